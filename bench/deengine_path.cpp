@@ -4,7 +4,7 @@
 // Blocks are drawn at random from all that an engine holds. Writes are overwrites, and flash has room for all
 // of a run's: what garbage collection costs is not in these figures. A sample is read back and compared.
 #include "deengine.hpp"
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "null_flash.hpp"
 #include "ssd/flash/memory/memory_flash.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "cli/store_files.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <arpa/inet.h>
 #include <sys/stat.h>

@@ -3,7 +3,7 @@
 #include "cli/daemon_process.hpp"
 #include "cli/node_process.hpp"
 #include "ssd/flash/file/posix_file.hpp"
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <fmt/core.h>
 

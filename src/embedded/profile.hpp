@@ -3,13 +3,13 @@
 //
 // A profile is JSON with comments (share/profiles/*.json; docs/operations.md has the keys). Every error names
 // file, line and key; an unknown key is an error. Parameters are cross-checked by the models themselves
-// (ssd/drive/timing_model.hpp, rdma/nic/link_model.hpp).
+// (ssd/options/timing_model.hpp, rdma/nic/link_model.hpp).
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
 #include "rdma/nic/link_model.hpp"
-#include "ssd/drive/timing_model.hpp"
+#include "ssd/options/timing_model.hpp"
 
 #include <string>
 #include <string_view>

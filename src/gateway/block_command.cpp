@@ -1,7 +1,7 @@
 #include "gateway/block_command.hpp"
 
 #include "ssd/drive/admin.hpp"
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include <cstring>
 

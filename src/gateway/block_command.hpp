@@ -29,7 +29,7 @@ struct BlockCommand {
 };
 
 /// Checks an I/O command and replaces `requests` with those that it needs. Success with no requests, except
-/// for a flush: nothing to do. `command.data` is trusted as in a drive's queue (ssd/queues/data_pointer.hpp):
+/// for a flush: nothing to do. `command.data` is trusted as in a drive's queue (ssd/drive/data_pointer.hpp):
 /// it points at the host's data, or at the command's ranges.
 nvme::Status parse_block_command(const nvme::Command& command, const BlockNamespace& ns, BlockCommand& out,
                                  std::vector<IoRequest>& requests);

@@ -2,7 +2,7 @@
 // that are made, and on facts that are read out of a machine made of files.
 #include "cli/doctor.hpp"
 #include "cli/doctor_facts.hpp"
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // active_map_test.cpp: what a drive says it holds is what place() says, for every kind of map.
-#include "deengine/front/active_map.hpp"
+#include "deengine/access/active_map.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 // of the VID.
 #include <gnstor/nvme/fencing.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/ram_flash.hpp"
 
 #include <cstdlib>

@@ -5,7 +5,7 @@
 
 #include <gnstor/nvme/fencing.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/ram_flash.hpp"
 
 #include <cstring>

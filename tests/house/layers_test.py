@@ -108,7 +108,7 @@ class TheRulesCatch(unittest.TestCase):
         self.assertTrue(self.caught("rdma", "#include <gnstor/nvme/vendor.hpp>\n"))
 
     def test_an_include_of_a_neighbour_without_an_arrow(self):
-        self.assertTrue(self.caught("gnor", '#  include "deengine/engine.hpp"\n'))
+        self.assertTrue(self.caught("gnor", '#  include "deengine/front/engine.hpp"\n'))
         self.assertTrue(self.caught("deengine", '#include "rdma/nic/nic.hpp"\n'))
 
     def test_an_arrow_that_points_up(self):

@@ -1,5 +1,5 @@
 // Malformed I/O commands get their proper status before anything of them is done.
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 #include "ssd/drive/admin.hpp"
 
 #include <gtest/gtest.h>

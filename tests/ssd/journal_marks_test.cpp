@@ -1,6 +1,6 @@
 // A store that has lost the records of its newest pages is refused, and never mounted as the empty or the
 // older drive that the rest of it describes: after a clean close and after a kill, on any backbone.
-#include "ssd/flash/file/journal_marks.hpp"
+#include "ssd/flash/journal_marks.hpp"
 #include "deengine/log/journal.hpp"
 #include "deengine/map/order.hpp"
 #include "drive_rig.hpp"

@@ -1,5 +1,5 @@
 // What a modelled drive promises: latency, limits and order, whatever is asked of it. Pure: no clock.
-#include "ssd/drive/timing_model.hpp"
+#include "ssd/options/timing_model.hpp"
 
 #include <gnstor/base/hash.hpp>
 

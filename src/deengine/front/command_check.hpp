@@ -23,9 +23,9 @@
 
 #include <gnstor/nvme/command.hpp>
 
-#include "deengine/engine.hpp"
-#include "deengine/front/active_map.hpp"
-#include "deengine/front/permission_table.hpp"
+#include "deengine/engine_types.hpp"
+#include "deengine/access/active_map.hpp"
+#include "deengine/access/permission_table.hpp"
 
 #include <cstddef>
 #include <cstdint>

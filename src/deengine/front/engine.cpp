@@ -3,7 +3,7 @@
 //
 // 256 consecutive blocks (1 MiB, an extent) lie in one shard, and so does a chunk. A command across extents
 // is split into parts: each part is answered when it is durable, the command when its last part is.
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 
 #include "deengine/front/engine_impl.hpp"
 

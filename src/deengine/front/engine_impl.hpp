@@ -10,8 +10,8 @@
 // One owner thread.
 #pragma once
 
-#include "deengine/engine.hpp"
-#include "deengine/front/active_map.hpp"
+#include "deengine/front/engine.hpp"
+#include "deengine/access/active_map.hpp"
 #include "deengine/front/command_check.hpp"
 #include "deengine/front/firmware_state.hpp"
 #include "deengine/front/shard_port.hpp"

@@ -9,7 +9,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
-#include "deengine/front/permission_table.hpp"
+#include "deengine/access/permission_table.hpp"
 
 #include <cstddef>
 #include <cstdint>

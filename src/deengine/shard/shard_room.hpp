@@ -2,7 +2,7 @@
 // checkpoint. Pure; from geometry and options only, so that the capacity does not change with wear.
 #pragma once
 
-#include "deengine/engine.hpp"
+#include "deengine/engine_types.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,7 @@
 #include "nvmf/target/discovery_device.hpp"
 
 #include "nvmf/protocol/capsule.hpp"
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include <algorithm>
 

@@ -9,7 +9,7 @@
 
 #include "nvmf/target/discovery.hpp"
 #include "ssd/queues/nvme_device.hpp"
-#include "ssd/queues/served_queue.hpp"
+#include "ssd/drive/served_queue.hpp"
 
 #include <functional>
 #include <memory>

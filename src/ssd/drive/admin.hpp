@@ -10,7 +10,7 @@
 #include <gnstor/nvme/features.hpp>
 #include <gnstor/nvme/identify.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "ssd/queues/arbiter.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 #include "ssd/drive/admin_commands.hpp"
 
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include <gnstor/nvme/counters_log.hpp>
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "ssd/drive/admin.hpp"
-#include "ssd/queues/served_queue.hpp"
+#include "ssd/drive/served_queue.hpp"
 
 #include <cstdint>
 #include <map>

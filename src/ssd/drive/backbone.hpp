@@ -3,7 +3,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/drive/drive_options.hpp"
+#include "ssd/options/drive_options.hpp"
 #include "ssd/flash/file/store_head.hpp"
 #include "ssd/flash/store.hpp"
 

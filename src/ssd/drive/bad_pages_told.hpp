@@ -3,7 +3,7 @@
 
 #include <gnstor/base/log.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 
 #include <cstdint>
 #include <mutex>

@@ -1,6 +1,6 @@
 #include "ssd/drive/command_path.hpp"
 
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/nvme/fencing.hpp>

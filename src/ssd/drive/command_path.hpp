@@ -15,11 +15,11 @@
 
 #include <gnstor/base/reactor.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "ssd/drive/admin_commands.hpp"
 #include "ssd/drive/completion_timer.hpp"
 #include "ssd/queues/arbiter.hpp"
-#include "ssd/queues/served_queue.hpp"
+#include "ssd/drive/served_queue.hpp"
 
 #include <array>
 #include <functional>

@@ -8,7 +8,7 @@
 #include <gnstor/base/timing_wheel.hpp>
 #include <gnstor/nvme/command.hpp>
 
-#include "ssd/drive/timing_model.hpp"
+#include "ssd/options/timing_model.hpp"
 
 #include <cstdint>
 #include <span>

@@ -8,8 +8,8 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
-#include "deengine/engine.hpp"
-#include "ssd/drive/drive_options.hpp"
+#include "deengine/front/engine.hpp"
+#include "ssd/options/drive_options.hpp"
 #include "ssd/queues/nvme_device.hpp"
 
 #include <array>

@@ -5,7 +5,7 @@
 #include <gnstor/base/log.hpp>
 
 #include "deengine/shard/shard_room.hpp"
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -16,9 +16,9 @@
 // One owner thread. No allocation, no locks after construction.
 #pragma once
 
-#include "ssd/flash/file/journal_marks.hpp"
-#include "ssd/flash/file/store_format.hpp"
-#include "ssd/flash/memory/memory_use.hpp"
+#include "ssd/flash/journal_marks.hpp"
+#include "ssd/flash/store_format.hpp"
+#include "ssd/flash/memory_use.hpp"
 #include "ssd/flash/record_copies.hpp"
 
 #include <utility>

@@ -7,7 +7,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <array>
 #include <cstdint>

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <memory>
 
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 namespace gnstor::ssd {
 namespace {

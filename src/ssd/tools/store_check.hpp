@@ -9,7 +9,7 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "ssd/flash/file/store_view.hpp"
 
 #include <cstdint>

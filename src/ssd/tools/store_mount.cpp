@@ -4,7 +4,7 @@
 #include <gnstor/base/crc32c.hpp>
 #include <gnstor/base/shell_word.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/front/shard_port.hpp"
 #include "ssd/drive/backbone.hpp"
 

@@ -8,7 +8,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/nvme/command.hpp>
 
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 // step's dice.
 #pragma once
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/shard/shard_room.hpp"
 #include "deengine/sim/medium.hpp"
 

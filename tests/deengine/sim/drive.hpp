@@ -6,7 +6,7 @@
 
 #include <gnstor/nvme/fencing.hpp>
 
-#include "deengine/engine.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/sim/medium.hpp"
 
 #include <functional>

@@ -9,7 +9,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "ssd/flash/direct/io_queue.hpp"
-#include "ssd/flash/file/mapping.hpp"
+#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/file/store_file.hpp"
 #include "ssd/flash/store.hpp"
 

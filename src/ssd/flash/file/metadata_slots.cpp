@@ -2,7 +2,7 @@
 
 #include <gnstor/base/shell_word.hpp>
 
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <string>
 

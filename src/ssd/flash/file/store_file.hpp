@@ -21,8 +21,8 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/drive/drive_options.hpp"
-#include "ssd/flash/file/journal_marks.hpp"
+#include "ssd/options/drive_options.hpp"
+#include "ssd/flash/journal_marks.hpp"
 #include "ssd/flash/file/metadata_slots.hpp"
 #include "ssd/flash/file/posix_file.hpp"
 #include "ssd/flash/file/store_head.hpp"

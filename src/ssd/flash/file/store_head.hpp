@@ -11,7 +11,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/base/uuid.hpp>
 
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <filesystem>
 #include <string>

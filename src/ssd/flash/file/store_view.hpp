@@ -8,8 +8,8 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/flash/file/journal_marks.hpp"
-#include "ssd/flash/file/mapping.hpp"
+#include "ssd/flash/journal_marks.hpp"
+#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/file/metadata_slots.hpp"
 #include "ssd/flash/file/posix_file.hpp"
 #include "ssd/flash/file/store_head.hpp"

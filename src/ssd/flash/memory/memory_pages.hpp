@@ -17,8 +17,8 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/flash/file/mapping.hpp"
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/mapping.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -1,4 +1,4 @@
-#include "ssd/queues/served_queue.hpp"
+#include "ssd/drive/served_queue.hpp"
 
 namespace gnstor::ssd {
 

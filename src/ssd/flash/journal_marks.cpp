@@ -1,4 +1,4 @@
-#include "ssd/flash/file/journal_marks.hpp"
+#include "ssd/flash/journal_marks.hpp"
 
 #include <gnstor/base/shell_word.hpp>
 

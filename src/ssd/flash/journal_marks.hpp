@@ -10,7 +10,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "deengine/log/journal.hpp"
-#include "ssd/flash/file/store_format.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "ssd/queues/data_pointer.hpp"
+#include "ssd/drive/data_pointer.hpp"
 
 #include "ssd/drive/admin.hpp"
 

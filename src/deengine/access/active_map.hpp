@@ -11,7 +11,7 @@
 
 #include <gnstor/nvme/vendor.hpp>
 
-#include "deengine/front/grant.hpp"
+#include "deengine/access/grant.hpp"
 
 #include <algorithm>
 #include <bit>

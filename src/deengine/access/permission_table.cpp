@@ -1,5 +1,5 @@
 // permission_table.cpp: validation of records and the transitions between them.
-#include "deengine/front/permission_table.hpp"
+#include "deengine/access/permission_table.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
 // timing_model.cpp: validation of a timing, its lookup tables, and due times of a batch.
-#include "ssd/drive/timing_model.hpp"
+#include "ssd/options/timing_model.hpp"
 
 #include <gnstor/nvme/command.hpp>
 
