@@ -3,7 +3,7 @@
 #pragma once
 
 #include <gnstor/base/hash.hpp>
-#include <gnstor/gnor/pool_levels.hpp>
+#include <gnstor/gnor/detail/resources/pool_levels.hpp>
 #include <gnstor/simt/group.hpp>
 #include <gnstor/simt/time.hpp>
 

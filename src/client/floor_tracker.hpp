@@ -15,7 +15,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
-#include <gnstor/gnor/resolved.hpp>
+#include <gnstor/gnor/detail/resources/resolved.hpp>
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,5 @@
-// engine_types.hpp: what an engine is made of, what it counts and reports, and who gets its completions. Plain
-// values and one interface, of the front and of every shard.
+// engine_types.hpp: what an engine is made of, what it counts and reports, and who gets its completions.
+// Plain values and one interface, of the front and of every shard.
 #pragma once
 
 #include <gnstor/base/result.hpp>

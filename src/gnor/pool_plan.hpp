@@ -3,7 +3,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
-#include <gnstor/gnor/channel_state.hpp>
+#include <gnstor/gnor/detail/resources/channel_state.hpp>
 
 #include <array>
 #include <cstdint>

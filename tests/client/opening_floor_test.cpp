@@ -2,7 +2,7 @@
 // them, and a write that is not resolved is accepted however many came after it.
 #include "client/opening_floor.hpp"
 
-#include <gnstor/gnor/operation.hpp>
+#include <gnstor/gnor/detail/paths/operation.hpp>
 
 #include "embedded/rig.hpp"
 #include "nvmf/loop_rig.hpp"

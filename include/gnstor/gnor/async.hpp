@@ -8,7 +8,7 @@
 // the drives' answer.
 #pragma once
 
-#include <gnstor/gnor/operation.hpp>
+#include <gnstor/gnor/detail/paths/operation.hpp>
 
 namespace gnstor {
 

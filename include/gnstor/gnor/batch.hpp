@@ -15,7 +15,7 @@
 // callback use the status that dispatch returns.
 #pragma once
 
-#include <gnstor/gnor/together.hpp>
+#include <gnstor/gnor/detail/paths/together.hpp>
 #include <gnstor/gnor/volume_ref.hpp>
 
 namespace gnstor {

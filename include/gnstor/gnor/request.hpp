@@ -2,9 +2,9 @@
 // lanes.
 #pragma once
 
-#include <gnstor/gnor/buffers.hpp>
-#include <gnstor/gnor/pieces.hpp>
-#include <gnstor/gnor/status_order.hpp>
+#include <gnstor/gnor/detail/paths/pieces.hpp>
+#include <gnstor/gnor/detail/queues/status_order.hpp>
+#include <gnstor/gnor/detail/resources/buffers.hpp>
 #include <gnstor/simt/copy.hpp>
 
 namespace gnstor {

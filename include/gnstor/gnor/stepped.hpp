@@ -11,7 +11,7 @@
 // One lane at a time; another lane may take over between steps if it synchronizes with the one before.
 #pragma once
 
-#include <gnstor/gnor/operation.hpp>
+#include <gnstor/gnor/detail/paths/operation.hpp>
 
 namespace gnstor::gnor {
 

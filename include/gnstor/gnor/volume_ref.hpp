@@ -22,8 +22,8 @@
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
-#include <gnstor/gnor/lone.hpp>
-#include <gnstor/gnor/resolved.hpp>
+#include <gnstor/gnor/detail/paths/lone.hpp>
+#include <gnstor/gnor/detail/resources/resolved.hpp>
 
 namespace gnstor {
 

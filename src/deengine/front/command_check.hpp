@@ -23,9 +23,9 @@
 
 #include <gnstor/nvme/command.hpp>
 
-#include "deengine/engine_types.hpp"
 #include "deengine/access/active_map.hpp"
 #include "deengine/access/permission_table.hpp"
+#include "deengine/engine_types.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -10,9 +10,9 @@
 // One owner thread.
 #pragma once
 
-#include "deengine/front/engine.hpp"
 #include "deengine/access/active_map.hpp"
 #include "deengine/front/command_check.hpp"
+#include "deengine/front/engine.hpp"
 #include "deengine/front/firmware_state.hpp"
 #include "deengine/front/shard_port.hpp"
 

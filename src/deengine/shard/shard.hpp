@@ -9,9 +9,9 @@
 
 #include <gnstor/base/result.hpp>
 
+#include "deengine/access/permission_table.hpp"
 #include "deengine/engine_types.hpp"
 #include "deengine/flash.hpp"
-#include "deengine/access/permission_table.hpp"
 
 #include <cstdint>
 #include <functional>

@@ -20,9 +20,9 @@
 #include "deengine/map/doubts.hpp"
 #include "deengine/map/order.hpp"
 #include "deengine/map/tombstones.hpp"
-#include "deengine/shard/volume_floors.hpp"
 #include "deengine/shard/shard.hpp"
 #include "deengine/shard/shard_room.hpp"
+#include "deengine/shard/volume_floors.hpp"
 
 #include <optional>
 #include <set>

@@ -8,8 +8,8 @@
 #include <gnstor/base/reactor.hpp>
 
 #include "nvmf/target/discovery.hpp"
-#include "ssd/queues/nvme_device.hpp"
 #include "ssd/drive/served_queue.hpp"
+#include "ssd/queues/nvme_device.hpp"
 
 #include <functional>
 #include <memory>

@@ -3,9 +3,9 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/options/drive_options.hpp"
 #include "ssd/flash/file/store_head.hpp"
 #include "ssd/flash/store.hpp"
+#include "ssd/options/drive_options.hpp"
 
 #include <memory>
 

@@ -18,8 +18,8 @@
 #include "deengine/front/engine.hpp"
 #include "ssd/drive/admin_commands.hpp"
 #include "ssd/drive/completion_timer.hpp"
-#include "ssd/queues/arbiter.hpp"
 #include "ssd/drive/served_queue.hpp"
+#include "ssd/queues/arbiter.hpp"
 
 #include <array>
 #include <functional>

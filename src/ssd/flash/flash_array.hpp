@@ -17,9 +17,9 @@
 #pragma once
 
 #include "ssd/flash/journal_marks.hpp"
-#include "ssd/flash/store_format.hpp"
 #include "ssd/flash/memory_use.hpp"
 #include "ssd/flash/record_copies.hpp"
+#include "ssd/flash/store_format.hpp"
 
 #include <utility>
 #include <vector>

@@ -1,9 +1,9 @@
 // drive_options.hpp: configuration of a drive. Plain values.
 #pragma once
 
-#include "ssd/options/timing_model.hpp"
 #include "ssd/flash/fault/fault_plan.hpp"
 #include "ssd/flash/memory_use.hpp"
+#include "ssd/options/timing_model.hpp"
 
 #include <cstdint>
 #include <filesystem>

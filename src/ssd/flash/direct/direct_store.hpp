@@ -9,8 +9,8 @@
 #include <gnstor/base/result.hpp>
 
 #include "ssd/flash/direct/io_queue.hpp"
-#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/file/store_file.hpp"
+#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/store.hpp"
 
 #include <functional>

@@ -10,9 +10,9 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/file/store_file.hpp"
 #include "ssd/flash/flash_array.hpp"
+#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/store.hpp"
 #include "ssd/flash/sync_worker.hpp"
 

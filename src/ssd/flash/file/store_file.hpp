@@ -21,12 +21,12 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/options/drive_options.hpp"
-#include "ssd/flash/journal_marks.hpp"
 #include "ssd/flash/file/metadata_slots.hpp"
 #include "ssd/flash/file/posix_file.hpp"
 #include "ssd/flash/file/store_head.hpp"
+#include "ssd/flash/journal_marks.hpp"
 #include "ssd/flash/record_copies.hpp"
+#include "ssd/options/drive_options.hpp"
 
 #include <atomic>
 #include <filesystem>

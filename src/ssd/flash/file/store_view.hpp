@@ -8,11 +8,11 @@
 
 #include <gnstor/base/result.hpp>
 
-#include "ssd/flash/journal_marks.hpp"
-#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/file/metadata_slots.hpp"
 #include "ssd/flash/file/posix_file.hpp"
 #include "ssd/flash/file/store_head.hpp"
+#include "ssd/flash/journal_marks.hpp"
+#include "ssd/flash/mapping.hpp"
 #include "ssd/flash/record_copies.hpp"
 #include "ssd/flash/store.hpp"
 

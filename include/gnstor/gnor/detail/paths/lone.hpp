@@ -22,10 +22,10 @@
 //     with its generation incremented.
 #pragma once
 
-#include <gnstor/gnor/one_command.hpp>
-#include <gnstor/gnor/polling.hpp>
-#include <gnstor/gnor/posting.hpp>
-#include <gnstor/gnor/retrying.hpp>
+#include <gnstor/gnor/detail/paths/one_command.hpp>
+#include <gnstor/gnor/detail/paths/retrying.hpp>
+#include <gnstor/gnor/detail/queues/polling.hpp>
+#include <gnstor/gnor/detail/queues/posting.hpp>
 #include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {

@@ -9,8 +9,8 @@
 // (command_slots.hpp).
 #pragma once
 
-#include <gnstor/gnor/lane_work.hpp>
-#include <gnstor/gnor/singly.hpp>
+#include <gnstor/gnor/detail/paths/lane_work.hpp>
+#include <gnstor/gnor/detail/paths/singly.hpp>
 
 namespace gnstor::gnor {
 

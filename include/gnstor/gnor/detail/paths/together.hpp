@@ -12,8 +12,8 @@
 // credit, send entry, each with a try.
 #pragma once
 
-#include <gnstor/gnor/one_command.hpp>
-#include <gnstor/gnor/retrying.hpp>
+#include <gnstor/gnor/detail/paths/one_command.hpp>
+#include <gnstor/gnor/detail/paths/retrying.hpp>
 
 namespace gnstor::gnor {
 

@@ -6,7 +6,7 @@
 // hold. Between reserving a send entry and publishing it there is neither a wait nor a deadline.
 #pragma once
 
-#include <gnstor/gnor/command_slots.hpp>
+#include <gnstor/gnor/detail/resources/command_slots.hpp>
 
 namespace gnstor::gnor {
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include <gnstor/gnor/callbacks.hpp>
-#include <gnstor/gnor/pool_levels.hpp>
+#include <gnstor/gnor/detail/resources/pool_levels.hpp>
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 #include <gnstor/rdma/mlx5.hpp>

@@ -12,7 +12,7 @@
 // use until reclaim() (volume_ref.hpp).
 #pragma once
 
-#include <gnstor/gnor/command_slots.hpp>
+#include <gnstor/gnor/detail/resources/command_slots.hpp>
 #include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {

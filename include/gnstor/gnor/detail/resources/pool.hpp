@@ -8,7 +8,7 @@
 // up.
 #pragma once
 
-#include <gnstor/gnor/channel_state.hpp>
+#include <gnstor/gnor/detail/resources/channel_state.hpp>
 #include <gnstor/simt/group.hpp>
 
 namespace gnstor::gnor {

@@ -5,7 +5,7 @@
 // (together.hpp). All of it is values, so that lanes keep it in registers.
 #pragma once
 
-#include <gnstor/gnor/posting.hpp>
+#include <gnstor/gnor/detail/queues/posting.hpp>
 
 namespace gnstor::gnor {
 

@@ -6,7 +6,7 @@
 // has reset the queue pair.
 #pragma once
 
-#include <gnstor/gnor/pool.hpp>
+#include <gnstor/gnor/detail/resources/pool.hpp>
 
 namespace gnstor::gnor {
 

@@ -7,7 +7,7 @@
 // but no credit.
 #pragma once
 
-#include <gnstor/gnor/posting.hpp>
+#include <gnstor/gnor/detail/queues/posting.hpp>
 #include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {

@@ -16,8 +16,8 @@
 // everything, and else searches again, kPoolLooks times at most.
 #pragma once
 
-#include <gnstor/gnor/bitmap.hpp>
-#include <gnstor/gnor/pool_layout.hpp>
+#include <gnstor/gnor/detail/resources/bitmap.hpp>
+#include <gnstor/gnor/detail/resources/pool_layout.hpp>
 #include <gnstor/simt/time.hpp>
 
 namespace gnstor::gnor {

@@ -15,7 +15,7 @@
 // A slow path of its own: reads of whole blocks pay one test of a bit for it.
 #pragma once
 
-#include <gnstor/gnor/lane_work.hpp>
+#include <gnstor/gnor/detail/paths/lane_work.hpp>
 
 namespace gnstor::gnor {
 
