@@ -94,10 +94,10 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     auto& c = channel.state();
     const AloneProbe probe{clock, own};
     const auto end = opcode == nvme::IoOpcode::kRead
-                         ? gnor::carry_alone<1>(c, op, lone, deadline, index, probe)
-                         : gnor::carry_alone<gnor::kLoneReplicas>(c, op, lone, deadline, index, probe);
+                         ? gnor::try_single_lane<1>(c, op, lone, deadline, index, probe)
+                         : gnor::try_single_lane<gnor::kLoneReplicas>(c, op, lone, deadline, index, probe);
     clock.charge(AloneStep::kEnd);
-    if (end == gnor::LoneEnd::kDone) {
+    if (end == gnor::SingleLaneOutcome::kDone) {
         own.operations = 1;
         sums.add(own);
         return nvme::Status::kSuccess;
@@ -106,8 +106,8 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     gnor::Cursor cursor = volume.cursor_for(opcode, &request, 1);
     cursor.sequence = lone.sequence;
     gnor::LaneWork work;
-    if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
-    return gnor::go_on(me, c, op, cursor, work, Channel::hint(me), deadline);
+    if (end == gnor::SingleLaneOutcome::kUnderWay) work.adopt(index);
+    return gnor::run_to_completion(me, c, op, cursor, work, Channel::hint(me), deadline);
 }
 
 }  // namespace gnstor::bench

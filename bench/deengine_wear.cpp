@@ -19,7 +19,7 @@ constexpr std::uint32_t kWearUnitPages = 1024;
 constexpr nvme::VolumeId kWearVolume = 1;
 constexpr std::uint32_t kTurnsToSteady = 3;  ///< times the drive is overwritten before it is measured
 
-class Everything final : public deengine::VolumeLives {
+class Everything final : public deengine::VolumeRegistry {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }

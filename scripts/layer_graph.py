@@ -1,10 +1,13 @@
-"""layer_graph: which layers there are, in what order, and who may use whom.
+#!/usr/bin/env python3
+"""layer_graph: which layers there are, in what order, and who may use whom; and the same of the rooms (folders) within a layer.
 
-The arrows are the DEPENDS of src/*/CMakeLists.txt. Read by the layer rule (tests/house/layers_test.py) and by the choice of stages that a
-change can reach (scripts/reach.py).
+Arrows between layers are the DEPENDS of src/*/CMakeLists.txt; arrows between rooms are the #includes themselves, and must have no circle.
+Read by the layer rule (tests/house/layers_test.py) and by the choice of stages that a change can reach (scripts/reach.py). Run by itself
+(./run lint --layers) it draws both, from the bottom up; a room's line is that of the comment in its layer's CMakeLists.txt.
 """
 import pathlib
 import re
+import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
@@ -55,3 +58,63 @@ def arrows_of_repository():
     arrows = dict(f for f in found if f)
     arrows.setdefault("cli", {"embedded", "gateway"})  # programs, not a library: nothing is above them
     return arrows
+
+
+def rooms_of_text(layer, files):
+    """{room: {room it includes: how often}} of a layer's sources: pairs (path below src/LAYER, text). The layer's own folder is room ".".
+    """
+    rooms = {}
+    for path, text in files:
+        room = str(pathlib.PurePosixPath(path).parent)
+        used = rooms.setdefault(room, {})
+        for included in re.findall(rf'^#include "{layer}/([^"]+)"', text, re.M):
+            other = str(pathlib.PurePosixPath(included).parent)
+            if other != room:
+                used[other] = used.get(other, 0) + 1
+    return rooms
+
+
+def rooms_of_layer(layer):
+    folder = ROOT / "src" / layer
+    paths = sorted(p for p in folder.rglob("*") if p.suffix in (".hpp", ".cpp", ".inl", ".cu"))
+    return rooms_of_text(layer, [(p.relative_to(folder).as_posix(), p.read_text()) for p in paths])
+
+
+def from_the_bottom_up(arrows):
+    """The nodes in an order in which each stands behind all that it uses, and those that lie on a circle (none, as it should be)."""
+    order, left = [], dict(arrows)
+    while True:
+        ready = sorted(node for node, used in left.items() if not any(u in left for u in used if u != node))
+        if not ready:
+            return order, sorted(left)
+        order += ready
+        for node in ready:
+            del left[node]
+
+
+def said_of_rooms(layer):
+    text = (ROOT / "src" / layer / "CMakeLists.txt").read_text()
+    return {room.rstrip("/"): said for room, said in re.findall(r"^#   (\S+/)\s+(.*)$", text, re.M)}
+
+
+def draw():
+    arrows = arrows_of_repository()
+    for layer in ORDER:
+        lowers = [lower for lower in ORDER if lower in arrows.get(layer, ())]
+        print(f"{layer}" + (f"  ->  {' '.join(lowers)}" if lowers else ""))
+        rooms = rooms_of_layer(layer)
+        order, circle = from_the_bottom_up(rooms)
+        if len(rooms) < 2 and not circle:
+            continue
+        said = said_of_rooms(layer)
+        for room in order:
+            name = "" if room == "." else room + "/"
+            uses = " ".join(sorted("(top)" if used == "." else used + "/" for used in rooms[room]))
+            print(f"    {name or '(top)':<15} {said.get(room, '')}".rstrip() + (f"\n{'':<20}-> {uses}" if uses else ""))
+        if circle:
+            print(f"    on a circle: {' '.join(circle)}")
+
+
+if __name__ == "__main__":
+    draw()
+    sys.exit(0)

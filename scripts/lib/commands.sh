@@ -155,6 +155,10 @@ for name in sys.argv[1:]:
 
 command_lint() {
     parse_common "$@"
+    if [[ " ${GN_REST[*]:-} " == *" --layers "* ]]; then
+        python3 scripts/layer_graph.py
+        return
+    fi
     ensure lint test || die "the packages above are needed by lint"
     lint_checks || true
     if [[ " ${GN_REST[*]:-} " == *" --tidy "* ]]; then

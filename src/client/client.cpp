@@ -90,7 +90,7 @@ Result<void> Client::Impl::open() {
     GN_ASSIGN(host_map, MapMemory::create(map, simt::LanesKind::kCpu));
     GN_TRY(open_sessions());
     GN_TRY(open_channels());
-    keep_alive_by_proxy();
+    start_keep_alives();
     follow_maps_by_proxy();
     grow_pools_by_proxy();
     return {};
@@ -168,7 +168,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
-    for (const Proxy::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
+    for (const PeriodicTasks::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
     const auto dropped = drop_callbacks();  // memory that they would write to may be freed
     if (!dropped.ok())
         log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);

@@ -8,7 +8,7 @@
 
 #include "client/map_memory.hpp"
 #include "client/opening_floor.hpp"
-#include "client/proxy.hpp"
+#include "client/periodic_tasks.hpp"
 #include "client/ssd_session.hpp"
 #include "gnor/channel.hpp"
 
@@ -54,18 +54,19 @@ struct Client::Impl {
     std::uint64_t associations_anew = 0;
     /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
     std::atomic<std::uint64_t> lost{0};
-    Proxy proxy;  ///< sends keep-alives to SSDs
+    PeriodicTasks proxy;  ///< sends keep-alives to SSDs
     /// Used only on the thread of `renewals`, as is map_pause.
     std::chrono::steady_clock::time_point next_map_look;
     std::chrono::milliseconds map_pause{0};
     /// Renews leases and maps, on its own thread: a daemon that hangs must not cost the associations.
-    Proxy renewals;
-    std::vector<Proxy::ChoreId> chores;
+    PeriodicTasks renewals;
+    std::vector<PeriodicTasks::ChoreId> chores;
     std::vector<PoolGrowth> growths;  ///< used only on the thread of `pools`
     /// Grows pools that lanes wait for, and reads floors before the sequence ring overruns: never blocked by
     /// a daemon or an SSD that hangs.
-    Proxy pools;
-    Proxy floors;  ///< sends floors of openings to SSDs: one that hangs delays no keep-alive of others
+    PeriodicTasks pools;
+    PeriodicTasks
+        floors;  ///< sends floors of openings to SSDs: one that hangs delays no keep-alive of others
 
     Result<void> open();
     /// Connects all SSDs that answer, at least one; the others count as lost.
@@ -93,7 +94,7 @@ struct Client::Impl {
     /// Frees what a timed-out host transfer left in quarantine, as far as the SSDs answer. Call with
     /// host_lanes held.
     void settle_host_channel();
-    void keep_alive_by_proxy();
+    void start_keep_alives();
     void keep_alive(SsdSession& session);
     /// Checks all SSDs not yet lost, concurrently: detecting a dead one takes its timeout, which must not
     /// delay the others.

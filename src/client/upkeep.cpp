@@ -21,7 +21,7 @@ constexpr auto kMapPauseMax = std::chrono::milliseconds(640);
 
 }  // namespace
 
-void Client::Impl::keep_alive_by_proxy() {
+void Client::Impl::start_keep_alives() {
     if (options.keep_alive_ms == 0) return;
     const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
     for (const auto& session : sessions)

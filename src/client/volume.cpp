@@ -44,8 +44,8 @@ struct Volume::Impl {
     /// renew() has requested the next epoch without learning the outcome: the epoch may be this client's.
     bool renewing = false;
     std::uint64_t lease_ms = 0;
-    Proxy::ChoreId renewal = 0;
-    Proxy::ChoreId looking = 0, publishing = 0;
+    PeriodicTasks::ChoreId renewal = 0;
+    PeriodicTasks::ChoreId looking = 0, publishing = 0;
     std::atomic<bool> floor_is_over{false};
     // Written by the proxy's thread, read by any: relaxed, because they are hints and order nothing.
     std::atomic<bool> lease_refused{false};
@@ -75,7 +75,7 @@ struct Volume::Impl {
                           std::uint64_t* older = nullptr);
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
                                  std::uint64_t blocks, bool write, std::uint64_t* older);
-    void start_proxies();
+    void start_background_tasks();
     void renew_by_proxy();
     void publish_floor_by_proxy();
     void stop_proxies();
@@ -99,11 +99,11 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
     std::unique_ptr<Volume> volume(new Volume(std::move(impl)));
     if (mode != OpenMode::kWrite) return volume;
     GN_ASSIGN(state->floor, OpeningFloor::create(impl_->options.lanes));
-    state->start_proxies();
+    state->start_background_tasks();
     return volume;
 }
 
-void Volume::Impl::start_proxies() {
+void Volume::Impl::start_background_tasks() {
     renew_by_proxy();
     publish_floor_by_proxy();
 }
@@ -221,7 +221,7 @@ Result<void> Volume::renew() {
     v.lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);
     v.floor_is_over.store(false, std::memory_order_relaxed);
     v.renewing = false;
-    v.start_proxies();
+    v.start_background_tasks();
     return {};
 }
 

@@ -11,13 +11,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
 namespace gnstor::deengine {
 
 /// A page that failed the scrub: its data does not match its out-of-band record, or that cannot be read.
-struct BadPlace {
+struct ScrubError {
     PageNumber page;
     std::uint64_t key;  ///< [VID:16 | VBA:32]
     bool known;         ///< the record can be read: only the contents are bad
@@ -34,7 +35,7 @@ struct EngineOptions {
     std::uint32_t max_tombstones = 65536;  ///< trimmed or zeroed intervals kept per shard; full: Busy, retry
     std::uint32_t scrub_pages_per_second = 0;  ///< background reads that check data at rest; 0: none
     /// Called for each page that the scrub finds bad, on the shard's thread; may be empty.
-    std::function<void(const BadPlace&)> on_bad_page;
+    std::function<void(const ScrubError&)> on_scrub_error;
     /// Called once, on the front's thread, when every shard of an unsettled drive has its checkpoint, before
     /// Engine::unsettled() becomes false. Writes are accepted only if it returns true. May be empty.
     std::function<bool()> on_settled;

@@ -1,6 +1,6 @@
-// engine_losses.cpp: the part of CommandEngine that decides what a flush may report, and keeps the record for
-// a successor.
-#include "gateway/command_engine.hpp"
+// engine_losses.cpp: the part of CommandExecutor that decides what a flush may report, and keeps the record
+// for a successor.
+#include "gateway/command_executor.hpp"
 
 #include <gnstor/base/log.hpp>
 
@@ -18,7 +18,7 @@ constexpr std::uint32_t kRestLooks = 10;  // calls, 100 ms apart, before an outd
 }  // namespace
 
 /// Checks whether the map has changed, and lost SSDs that held answered writes.
-void CommandEngine::see_map() {
+void CommandExecutor::see_map() {
     if (!watch_.look_at(*volume_.operation().map, changing_ != 0)) return;
     log_error(
         "gateway of volume {}: SSDs with all replicas of writes that were answered and not flushed were "
@@ -29,7 +29,7 @@ void CommandEngine::see_map() {
 }
 
 /// Whether a change is in flight that began under an earlier map than the one in use.
-bool CommandEngine::has_old_changes() const {
+bool CommandExecutor::has_old_changes() const {
     return changing_ != 0 && std::ranges::any_of(under_way_, [this](const auto& work) {
                return work->begun && VolumeRef::changes(work->command.opcode) &&
                       work->map_version != watch_.version();
@@ -37,7 +37,7 @@ bool CommandEngine::has_old_changes() const {
 }
 
 /// The status of a flush that every SSD of the map has answered with success.
-Status CommandEngine::judge_flush(const Work& work) {
+Status CommandExecutor::judge_flush(const Work& work) {
     see_map();
     if (watch_.lost()) {
         if (work.queue != nullptr) watch_.tell(has_old_changes());
@@ -51,12 +51,12 @@ Status CommandEngine::judge_flush(const Work& work) {
     return Status::kInternalError;
 }
 
-bool CommandEngine::record_covers() const {
+bool CommandExecutor::record_covers() const {
     return !options_.record_wanted || (stable_ && stable_->dirty && stable_->map.version == watch_.version());
 }
 
 /// Whether a completed change must wait: a record of it must be stable before its host gets the answer.
-bool CommandEngine::wait_for_record(Work& work, std::uint64_t now_ns) {
+bool CommandExecutor::wait_for_record(Work& work, std::uint64_t now_ns) {
     if (!VolumeRef::changes(work.command.opcode) || !nvme::ok(work.request.result())) return false;
     see_map();
     if (record_covers() || record_fails_ || now_ns >= work.deadline_ns) return false;
@@ -64,7 +64,7 @@ bool CommandEngine::wait_for_record(Work& work, std::uint64_t now_ns) {
     return true;
 }
 
-std::optional<LossRecord> CommandEngine::record_to_write() {
+std::optional<LossRecord> CommandExecutor::record_to_write() {
     if (!options_.record_wanted || stopped_) return std::nullopt;
     const bool changing = changing_ != 0;
     LossRecord now = watch_.record(changing);
@@ -80,7 +80,7 @@ std::optional<LossRecord> CommandEngine::record_to_write() {
     return now;
 }
 
-void CommandEngine::record_written(const LossRecord& record, bool stable) {
+void CommandExecutor::record_written(const LossRecord& record, bool stable) {
     record_fails_ = !stable;
     if (!stable) return;
     ++counters_.record_writes;

@@ -38,7 +38,7 @@ constexpr std::uint32_t kUnderWayMost = 1024;
 constexpr std::uint32_t kTrimChunksMost = 128;
 constexpr std::uint32_t kChannelDepth = 128;
 constexpr std::uint64_t kPoolBytes = 8u << 20;
-/// Commands for an SSD that does not answer keep their buffers (at most half of the places, SsdShares), and
+/// Commands for an SSD that does not answer keep their buffers (at most half of the places, SsdQuota), and
 /// the other commands need some: 8 pieces of 64 KiB for each of 128 commands.
 constexpr std::uint64_t kPoolBytesMost = 64u << 20;
 
@@ -107,7 +107,7 @@ struct Gateway::Impl {
     bool has_predecessor = false;
     std::optional<LossRecord> predecessor;  // its record; none: unreadable
     std::unique_ptr<Reactor> reactor;
-    std::unique_ptr<CommandEngine> engine;
+    std::unique_ptr<CommandExecutor> engine;
 
     bool told_of_lease = false, told_of_record = false,
          told_of_renewal = false;  // used by the maintenance thread only, as are the next two
@@ -195,8 +195,8 @@ Result<void> Gateway::Impl::start_engine() {
             record_wanted = true;
             stop_asked.notify_all();
         };
-    engine = std::make_unique<CommandEngine>(volume->ref(), client.channel(options.channel).ref(), facts,
-                                             std::move(engine_options));
+    engine = std::make_unique<CommandExecutor>(volume->ref(), client.channel(options.channel).ref(), facts,
+                                               std::move(engine_options));
     reactor->add(*engine);
     // Flushes what an earlier gateway answered, as far as the SSDs still hold it.
     if (has_predecessor && (!predecessor || predecessor->dirty)) {
@@ -254,7 +254,7 @@ void Gateway::Impl::tend() {
     }
 }
 
-/// Only for the log: the epoch, which the SSDs check, keeps the data safe (CommandEngine::fence).
+/// Only for the log: the epoch, which the SSDs check, keeps the data safe (CommandExecutor::fence).
 void Gateway::Impl::look_at_lease() {
     const bool held = volume->lease_held();
     if (held == !told_of_lease) return;

@@ -7,8 +7,8 @@
 //   * A completed write is as durable as the volume's writes are, on all replicas. FLUSH, and a host's
 //     shutdown of its controller, flush all SSDs; the gateway reports a volatile write cache if an SSD does.
 //     If SSDs with all replicas of an answered write are lost before a flush, flushes fail from then on
-//     (loss_watch.hpp). With a record, this also holds if the gateway itself dies: if they are lost when it
-//     is started again, the first flush of each host fails.
+//     (write_loss_tracker.hpp). With a record, this also holds if the gateway itself dies: if they are lost
+//     when it is started again, the first flush of each host fails.
 //   * The gateway holds the volume's write lease, which its client renews. Once another writer took over, or
 //     the lease expired, it is read only until it is opened again: writes end with Namespace Write Protected,
 //     and the log and the hosts report it.
@@ -28,7 +28,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/client/client.hpp>
 
-#include "gateway/command_engine.hpp"
+#include "gateway/command_executor.hpp"
 #include "ssd/queues/nvme_device.hpp"
 
 #include <array>

@@ -90,7 +90,7 @@ void Channel::fill_state(ChannelState& s) {
     s.slot_bits = layout_.slot_bits;
     s.slot_words = layout_.command_slots / 64;
     s.regions = reinterpret_cast<const RegionTable*>(nic + layout_.regions);
-    s.notes = reinterpret_cast<HostNotes*>(nic + layout_.notes);
+    s.notes = reinterpret_cast<HostMailbox*>(nic + layout_.notes);
     s.completion_ring = reinterpret_cast<mlx5::Cqe64*>(nic + layout_.ring);
     s.consumer_record = reinterpret_cast<std::uint32_t*>(nic + layout_.consumer_record);
     s.completion_entries_log2 = static_cast<std::uint32_t>(__builtin_ctz(layout_.completion_entries));
@@ -251,7 +251,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     const auto deadline = simt::Deadline::in_ns(std::uint64_t{timeout_ms} * 1'000'000u);
     std::uint32_t backoff = 0;
     while (!answered && c.queue(slot).broken == 0 && !deadline.passed()) {
-        TripTally tally;
+        PollCounts tally;
         rdma::poll(simt::self(host_lane()), c.completion_queue(), rdma::ReceiveSet{c.receives(), c.queues},
                    [&](const rdma::Arrival& arrival) {
                        if (!arrival.is_error() && !arrival.is_short() && arrival.queue == slot &&
@@ -264,7 +264,7 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
         for (; tally.due != 0; --tally.due, tally.queues >>= 8)
             give_credits(c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)), 1);
         if (tally.errors + tally.malformed != 0)
-            simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // as poll_trip does
+            simt::exchange<simt::Scope::kDevice>(&c.any_flushed, 1u);  // as poll_once does
         if (!answered) simt::pause(backoff);
     }
     const bool broken = c.queue(slot).broken != 0;
@@ -319,12 +319,12 @@ Result<void> Channel::clear_first_error() {
 }
 
 nvme::MapVersion Channel::refused_map() const {
-    const auto* notes = reinterpret_cast<const HostNotes*>(nic_memory_.data() + layout_.notes);
+    const auto* notes = reinterpret_cast<const HostMailbox*>(nic_memory_.data() + layout_.notes);
     return simt::load_relaxed<simt::Scope::kSystem>(&notes->refused_map);
 }
 
 void Channel::clear_refused_map() {
-    auto* notes = reinterpret_cast<HostNotes*>(nic_memory_.data() + layout_.notes);
+    auto* notes = reinterpret_cast<HostMailbox*>(nic_memory_.data() + layout_.notes);
     simt::store_relaxed<simt::Scope::kSystem>(&notes->refused_map, 0u);
 }
 
@@ -357,7 +357,7 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
     for (;;) {
         // A callback may send the next request: arrivals alone must not keep this loop running past the
         // deadline.
-        const bool arrived = poll_trip(simt::self(host_lane()), *access, callbacks) != 0;
+        const bool arrived = poll_once(simt::self(host_lane()), *access, callbacks) != 0;
         if (arrived && !deadline.passed()) {
             backoff = 0;
             continue;
@@ -397,7 +397,7 @@ Result<void> Channel::reclaim(std::uint32_t slot) {
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
     ChannelState& c = *access;
     // Its remaining completions must be consumed before the queue pair is used again.
-    while (poll_trip(simt::self(host_lane()), c, false) != 0) {
+    while (poll_once(simt::self(host_lane()), c, false) != 0) {
     }
     for (std::uint32_t i = 0; i < c.command_slots; ++i)
         while (settle(c, slot, command_id(c, i), nvme::Status::kQueueError)) {

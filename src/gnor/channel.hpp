@@ -242,7 +242,7 @@ constexpr ChannelLayout ChannelLayout::of(std::uint32_t depth, std::uint32_t ssd
     l.consumer_record = take(at, 64);
     l.regions = take(at, sizeof(RegionTable));
     l.pool_table = take(at, sizeof(PoolTable));
-    l.notes = take(at, sizeof(HostNotes));
+    l.notes = take(at, sizeof(HostMailbox));
     l.nic_bytes = take(at, 0);
     return l;
 }

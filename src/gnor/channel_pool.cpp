@@ -30,7 +30,7 @@ Result<void> Channel::extend_pool() {
 }
 
 Result<bool> Channel::grow_pool_if_asked() {
-    const auto* notes = reinterpret_cast<const HostNotes*>(nic_memory_.data() + layout_.notes);
+    const auto* notes = reinterpret_cast<const HostMailbox*>(nic_memory_.data() + layout_.notes);
     // Only a hint: whatever it says, one step is added, and none beyond the plan.
     const std::uint32_t wanted = simt::load_relaxed<simt::Scope::kSystem>(&notes->pool_steps_wanted);
     const std::uint32_t count = pool_table()->count;

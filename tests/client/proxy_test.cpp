@@ -1,5 +1,5 @@
 // proxy_test.cpp: the client's proxy thread runs chores again and again, and none once it was removed.
-#include "client/proxy.hpp"
+#include "client/periodic_tasks.hpp"
 
 #include <gtest/gtest.h>
 
@@ -18,9 +18,9 @@ void wait_until(const std::atomic<std::uint64_t>& runs, std::uint64_t wanted) {
     while (runs.load() < wanted) std::this_thread::yield();
 }
 
-TEST(Proxy, RunsEachChoreAgainAndAgain) {
+TEST(PeriodicTasks, RunsEachChoreAgainAndAgain) {
     std::atomic<std::uint64_t> a{0}, b{0};
-    Proxy proxy;
+    PeriodicTasks proxy;
     (void)proxy.add(1ms, [&] { ++a; });
     (void)proxy.add(2ms, [&] { ++b; });
     wait_until(a, 20);
@@ -28,10 +28,10 @@ TEST(Proxy, RunsEachChoreAgainAndAgain) {
     test::count("proxy_chores_run", a + b);
 }
 
-TEST(Proxy, ASlowChoreDoesNotStopTheOthersForGood) {
+TEST(PeriodicTasks, ASlowChoreDoesNotStopTheOthersForGood) {
     std::atomic<std::uint64_t> slow{0}, quick{0};
     std::binary_semaphore go{0};
-    Proxy proxy;
+    PeriodicTasks proxy;
     (void)proxy.add(1ms, [&] {
         if (++slow == 1) go.acquire();
     });
@@ -43,18 +43,18 @@ TEST(Proxy, ASlowChoreDoesNotStopTheOthersForGood) {
     wait_until(slow, 3);
 }
 
-TEST(Proxy, AChoreKeepsWhatItRemembers) {
+TEST(PeriodicTasks, AChoreKeepsWhatItRemembers) {
     std::atomic<std::uint64_t> newest{0};
-    Proxy proxy;
+    PeriodicTasks proxy;
     (void)proxy.add(1ms, [&newest, own = std::uint64_t{0}]() mutable { newest = ++own; });
     wait_until(newest, 5);
 }
 
-TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
+TEST(PeriodicTasks, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     for (int round = 0; round < 30; ++round) {
         std::atomic<std::uint64_t> runs{0}, other{0};
         std::atomic<bool> inside{false};
-        Proxy proxy;  // goes first: its chores count to the end
+        PeriodicTasks proxy;  // goes first: its chores count to the end
         const auto id = proxy.add(1ms, [&] {
             inside = true;
             ++runs;
@@ -71,9 +71,9 @@ TEST(Proxy, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     }
 }
 
-TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
+TEST(PeriodicTasks, ChoresMayBeAddedAndRemovedFromManyThreads) {
     std::atomic<std::uint64_t> runs{0};
-    Proxy proxy;
+    PeriodicTasks proxy;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&] {
@@ -93,9 +93,9 @@ TEST(Proxy, ChoresMayBeAddedAndRemovedFromManyThreads) {
     test::count("proxy_chores_run", after);
 }
 
-TEST(Proxy, AChoreThatTheThreadIsWaitingForMayGo) {
+TEST(PeriodicTasks, AChoreThatTheThreadIsWaitingForMayGo) {
     std::atomic<std::uint64_t> runs{0};
-    Proxy proxy;
+    PeriodicTasks proxy;
     for (std::uint64_t i = 1; i <= 50; ++i) {
         const auto soonest = proxy.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
         const auto later = proxy.add(2h, [] { ADD_FAILURE() << "not for two"; });
@@ -107,10 +107,10 @@ TEST(Proxy, AChoreThatTheThreadIsWaitingForMayGo) {
     }
 }
 
-TEST(Proxy, EndsWithChoresStillThere) {
+TEST(PeriodicTasks, EndsWithChoresStillThere) {
     std::atomic<std::uint64_t> runs{0};
     {
-        Proxy proxy;
+        PeriodicTasks proxy;
         (void)proxy.add(1ms, [&] { ++runs; });
         (void)proxy.add(24h, [&] { ADD_FAILURE() << "not for a day"; });
         wait_until(runs, 1);

@@ -1,20 +1,20 @@
 // fuzz_http_framing.cpp: any bytes as a connection's: the same requests end at the same places in whatever
 // pieces they came, within the limits. The first byte chooses the size of the pieces.
-#include "daemon/http/request_framing.hpp"
+#include "daemon/http/request_parser.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 
 using namespace gnstor::daemon;
-using State = RequestFraming::State;
+using State = RequestParser::State;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return 0;
     const std::size_t step = data[0] % 32 + 1;
     std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
     for (;;) {
-        RequestFraming at_once, piecewise;
+        RequestParser at_once, piecewise;
         const State state = at_once.look(bytes);
         State in_pieces = piecewise.look({});
         for (std::size_t n = 0; n < bytes.size() && in_pieces == State::kMore;) {

@@ -1,6 +1,6 @@
 // http_waiting_test.cpp: peers that are silent, slow or many hold nobody up: over real sockets.
 #include "daemon/held_service.hpp"
-#include "daemon/http/request_framing.hpp"
+#include "daemon/http/request_parser.hpp"
 #include "daemon/http_peer.hpp"
 #include "daemon/http_rig.hpp"
 
@@ -376,8 +376,8 @@ TEST_F(HttpWaitingTest, TheServiceGetsTheRequestsThatWereCutOutAndNoOthers) {
         }
         std::vector<std::string> bodies;  // as they are cut out
         for (std::string_view rest = bytes;;) {
-            RequestFraming framing;
-            if (framing.look(rest) != RequestFraming::State::kWhole) break;
+            RequestParser framing;
+            if (framing.look(rest) != RequestParser::State::kWhole) break;
             bodies.emplace_back(rest.substr(framing.head_bytes(), framing.body_bytes()));
             rest.remove_prefix(framing.head_bytes() + framing.body_bytes());
         }

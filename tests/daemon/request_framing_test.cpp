@@ -1,6 +1,6 @@
 // request_framing_test.cpp: where a request ends, what it says, and what is no request, in pieces and at
 // once.
-#include "daemon/http/request_framing.hpp"
+#include "daemon/http/request_parser.hpp"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -9,10 +9,10 @@ using namespace gnstor::daemon;
 
 namespace {
 
-using State = RequestFraming::State;
+using State = RequestParser::State;
 
-RequestFraming framed(std::string_view bytes) {
-    RequestFraming framing;
+RequestParser framed(std::string_view bytes) {
+    RequestParser framing;
     framing.look(bytes);
     return framing;
 }
@@ -20,7 +20,7 @@ RequestFraming framed(std::string_view bytes) {
 /// 0: whole; 1: more is needed; else the status of its refusal. The same however the bytes came, or a
 /// failure.
 int verdict(const std::string& bytes) {
-    RequestFraming at_once, piecewise;
+    RequestParser at_once, piecewise;
     const State whole = at_once.look(bytes);
     State last = State::kMore;
     for (std::size_t n = 1; n <= bytes.size(); ++n) {
@@ -44,13 +44,13 @@ std::string post(const std::string& headers, const std::string& body) {
     return "POST /v1/clients HTTP/1.1\r\n" + headers + "\r\n" + body;
 }
 
-TEST(RequestFraming, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
+TEST(RequestParser, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
     for (const std::string& head :
          {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("GET /a?b=c HTTP/1.0\r\nHost: x\r\n\r\n"),
           std::string("POST / HTTP/1.1\r\nX: \t a b \xc3\xa4\r\nEmpty:\r\n\r\n")}) {
         EXPECT_EQ(verdict(head), 0) << head;
         EXPECT_EQ(framed(head).head_bytes(), head.size());
-        const RequestFraming followed = framed(head + "GET / HTTP/1.1\r\n");
+        const RequestParser followed = framed(head + "GET / HTTP/1.1\r\n");
         EXPECT_EQ(followed.head_bytes(), head.size()) << "the next one is not part of it";
         EXPECT_EQ(followed.body_bytes(), 0u);
     }
@@ -65,8 +65,8 @@ TEST(RequestFraming, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
     EXPECT_EQ(verdict("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), 0);
 }
 
-TEST(RequestFraming, AHeadIsGivenAsItCame) {
-    const RequestFraming all = framed(
+TEST(RequestParser, AHeadIsGivenAsItCame) {
+    const RequestParser all = framed(
         "DELETE /v1/volumes/a%20b%2f?client=1&x=%25?y HTTP/1.1\r\nHost: h\r\nAUTHORIZATION: \t Bearer a%41 b "
         "\t\r\n"
         "content-type:application/json; charset=\"utf-8\"\r\norigin: http://x\r\nX-Origin: y\r\n\r\n");
@@ -76,13 +76,13 @@ TEST(RequestFraming, AHeadIsGivenAsItCame) {
     EXPECT_EQ(all.request().content_type, "application/json; charset=\"utf-8\"");
     EXPECT_EQ(all.request().origin, "http://x");
     EXPECT_EQ(all.request().body, "");
-    const RequestFraming none = framed("GET http://h/a HTTP/1.1\r\nAuthorization:\r\n\r\n");
+    const RequestParser none = framed("GET http://h/a HTTP/1.1\r\nAuthorization:\r\n\r\n");
     EXPECT_EQ(none.request().target, "http://h/a") << "the service takes no absolute form, and says so";
     EXPECT_EQ(none.request().authorization + none.request().content_type + none.request().origin, "");
     EXPECT_EQ(framed("OPTIONS * HTTP/1.1\r\n\r\n").request().target, "*");
 }
 
-TEST(RequestFraming, AHeaderThatTheServiceLooksAtComesOnce) {
+TEST(RequestParser, AHeaderThatTheServiceLooksAtComesOnce) {
     for (const char* name : {"Authorization", "Content-Type", "Origin"})
         for (const char* first : {"", "a", "b"})
             for (const char* second : {"", "a", "b"}) {
@@ -98,7 +98,7 @@ TEST(RequestFraming, AHeaderThatTheServiceLooksAtComesOnce) {
     EXPECT_EQ(verdict(post("X: a\r\nX: b\r\nAccept: c\r\nAccept: d\r\n", "")), 0) << "others may";
 }
 
-TEST(RequestFraming, AConnectionIsKeptAsVersionAndHeadersSay) {
+TEST(RequestParser, AConnectionIsKeptAsVersionAndHeadersSay) {
     const auto keeps = [](const char* version, const std::string& headers) {
         return framed(fmt::format("GET / HTTP/{}\r\n{}\r\n", version, headers)).keeps_connection();
     };
@@ -114,7 +114,7 @@ TEST(RequestFraming, AConnectionIsKeptAsVersionAndHeadersSay) {
     EXPECT_TRUE(keeps("1.1", "Connection: closed\r\nX: close\r\n"));
 }
 
-TEST(RequestFraming, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
+TEST(RequestParser, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
     for (const char* headers : {"Content-Length: 5\r\nContent-Length: 5\r\n",
                                 "Content-Length: 0\r\ncontent-length: 5\r\n",
                                 "Content-Length: +5\r\n",
@@ -150,7 +150,7 @@ TEST(RequestFraming, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
         EXPECT_EQ(verdict(fmt::format("{} / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx", method)), 400) << method;
 }
 
-TEST(RequestFraming, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
+TEST(RequestParser, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
     for (const char* line :
          {"\r\n", "\n", "GET\r\n", "GET /\r\n", "GET  / HTTP/1.1\r\n", "GET /  HTTP/1.1\r\n",
           "GET / HTTP/1.1 \r\n", " GET / HTTP/1.1\r\n", "GET /a b HTTP/1.1\r\n", "GET / HTTP/9.9\r\n",
@@ -160,7 +160,7 @@ TEST(RequestFraming, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
         EXPECT_EQ(verdict(line), 400) << line;
 }
 
-TEST(RequestFraming, NoMoreIsTakenThanTheLimits) {
+TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
     const std::string start = "GET /", end = " HTTP/1.1\r\n";
     const std::size_t longest = kMaxHeadLineBytes - start.size() - end.size();
     EXPECT_EQ(verdict(start + std::string(longest, 'a') + end + "\r\n"), 0);
@@ -184,7 +184,7 @@ TEST(RequestFraming, NoMoreIsTakenThanTheLimits) {
     EXPECT_EQ(verdict(post(fmt::format("Content-Length: {}\r\n", full.size() + 1), "")), 413);
 }
 
-TEST(RequestFraming, ASenderThatWaitsForContinueIsKnownWhenItsHeadWasAccepted) {
+TEST(RequestParser, ASenderThatWaitsForContinueIsKnownWhenItsHeadWasAccepted) {
     const auto wants = [](const std::string& bytes) { return framed(bytes).wants_continue(); };
     EXPECT_TRUE(wants(post("Expect: 100-continue\r\nContent-Length: 5\r\n", "")));
     EXPECT_TRUE(wants(post("expect: 100-Continue\r\nContent-Length: 5\r\n", "")));

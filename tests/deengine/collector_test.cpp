@@ -197,7 +197,7 @@ TEST(Scrub, FindsWhatRotsInAnOpenUnitAndTellsNoTaleOfTornPages) {
     EngineOptions o = default_options();
     o.scrub_pages_per_second = 1000;
     std::vector<std::uint64_t> told;
-    o.on_bad_page = [&](const BadPlace& bad) { told.push_back(bad.key); };
+    o.on_scrub_error = [&](const ScrubError& bad) { told.push_back(bad.key); };
     FullDrive drive(48, 16, o, gnstor::test::run_seed());
     const auto scrub_round = [&] {
         told.clear();

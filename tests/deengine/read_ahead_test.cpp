@@ -31,7 +31,7 @@ class WatchedFlash final : public RamFlash {
     std::vector<Read> reads;
 };
 
-class NoVolumesGo final : public VolumeLives {
+class NoVolumesGo final : public VolumeRegistry {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }

@@ -96,7 +96,7 @@ class HollowFlash : public Flash {
     std::uint32_t zero_crc_;
 };
 
-class Everything : public VolumeLives {
+class Everything : public VolumeRegistry {
   public:
     [[nodiscard]] bool lives(nvme::VolumeId, nvme::Epoch, nvme::BlockAddress) const override { return true; }
     [[nodiscard]] std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> living() const override { return {}; }

@@ -24,7 +24,7 @@ using sim::Fate;
 using sim::Medium;
 using sim::MediumOptions;
 
-class TestLives : public VolumeLives {
+class TestLives : public VolumeRegistry {
   public:
     struct Life {
         nvme::Epoch birth;

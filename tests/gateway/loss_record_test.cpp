@@ -1,8 +1,8 @@
 // loss_record_test.cpp: what a gateway leaves for its successor: no damage of the record passes for a record,
 // and over restarts and lost SSDs no flush succeeds for writes that are gone.
 #include "gateway/loss_record.hpp"
-#include "gateway/loss_watch.hpp"
 #include "gateway/record_file.hpp"
+#include "gateway/write_loss_tracker.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
 
@@ -151,7 +151,7 @@ class Sim {
 
     void flush() {
         see_map();
-        const LossWatch::Mark mark = watch_.flush_begins(false);
+        const WriteLossTracker::Mark mark = watch_.flush_begins(false);
         bool good = !watch_.lost();
         if (good) {
             watch_.flush_ended(mark, false);
@@ -200,8 +200,8 @@ class Sim {
         ++restarts;
         while (random_.below(3) == 0) lose();
         const bool torn = may_tear && stable_ && random_.below(10) == 0;
-        watch_ = stable_ ? LossWatch::resume(kReplicas, torn ? nullptr : &*stable_, map_)
-                         : LossWatch(kReplicas, map_);
+        watch_ = stable_ ? WriteLossTracker::resume(kReplicas, torn ? nullptr : &*stable_, map_)
+                         : WriteLossTracker(kReplicas, map_);
         if (torn) stable_.reset();
         // Until it is written anew the medium says what it said.
         if (watch_.inherited_loss()) stable_ = watch_.record(false);
@@ -210,7 +210,7 @@ class Sim {
 
     SplitMix64 random_;
     placement::ArrayMap map_;
-    LossWatch watch_;
+    WriteLossTracker watch_;
     std::optional<LossRecord> stable_;
     std::vector<Holders> unsettled_;
     std::uint8_t incarnation_ = kSlots;

@@ -1,7 +1,7 @@
-// shares_test.cpp: which commands may take a gateway's places (SsdShares), and which flushes are true
-// (LossWatch): pure logic.
-#include "gateway/loss_watch.hpp"
-#include "gateway/ssd_shares.hpp"
+// shares_test.cpp: which commands may take a gateway's places (SsdQuota), and which flushes are true
+// (WriteLossTracker): pure logic.
+#include "gateway/ssd_quota.hpp"
+#include "gateway/write_loss_tracker.hpp"
 
 #include <gtest/gtest.h>
 
@@ -29,8 +29,8 @@ placement::ArrayMap replaced(placement::ArrayMap map, std::uint32_t slot) {
     return map;
 }
 
-TEST(LossWatch, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
-    LossWatch watch(2, map_of(1));
+TEST(WriteLossTracker, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
+    WriteLossTracker watch(2, map_of(1));
     watch.answered();
     const auto one = without(map_of(1), 0);
     EXPECT_FALSE(watch.look_at(one, false));
@@ -42,14 +42,14 @@ TEST(LossWatch, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
     EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "told once";
 }
 
-TEST(LossWatch, BothAtOnceAreLostToo) {
-    LossWatch watch(2, map_of(1));
+TEST(WriteLossTracker, BothAtOnceAreLostToo) {
+    WriteLossTracker watch(2, map_of(1));
     watch.answered();
     EXPECT_TRUE(watch.look_at(without(without(map_of(1), 1), 2), false));
 }
 
-TEST(LossWatch, AFlushBetweenTwoLossesSettlesTheFirst) {
-    LossWatch watch(2, map_of(1));
+TEST(WriteLossTracker, AFlushBetweenTwoLossesSettlesTheFirst) {
+    WriteLossTracker watch(2, map_of(1));
     watch.answered();
     const auto one = without(map_of(1), 0);
     EXPECT_FALSE(watch.look_at(one, false));
@@ -60,8 +60,8 @@ TEST(LossWatch, AFlushBetweenTwoLossesSettlesTheFirst) {
     EXPECT_TRUE(watch.look_at(without(without(one, 1), 2), false)) << "two since that flush";
 }
 
-TEST(LossWatch, AFlushThatBeganBesideAnOlderWriteDoesNotSettleTheLoss) {
-    LossWatch watch(2, map_of(1));
+TEST(WriteLossTracker, AFlushThatBeganBesideAnOlderWriteDoesNotSettleTheLoss) {
+    WriteLossTracker watch(2, map_of(1));
     watch.answered();
     const auto one = without(map_of(1), 0);
     EXPECT_FALSE(watch.look_at(one, true));
@@ -71,10 +71,10 @@ TEST(LossWatch, AFlushThatBeganBesideAnOlderWriteDoesNotSettleTheLoss) {
     EXPECT_TRUE(watch.look_at(without(one, 1), false));
 }
 
-TEST(LossWatch, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhile) {
+TEST(WriteLossTracker, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhile) {
     const auto one = without(map_of(1), 0);
     for (int meanwhile = 0; meanwhile < 3; ++meanwhile) {
-        LossWatch watch(2, map_of(1));
+        WriteLossTracker watch(2, map_of(1));
         watch.answered();
         const auto flush = watch.flush_begins(false);
         EXPECT_FALSE(watch.look_at(one, false));
@@ -85,8 +85,8 @@ TEST(LossWatch, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhile) {
     }
 }
 
-TEST(LossWatch, WithoutAnythingUnsettledALossIsTheArraysAlone) {
-    LossWatch watch(1, map_of(1));
+TEST(WriteLossTracker, WithoutAnythingUnsettledALossIsTheArraysAlone) {
+    WriteLossTracker watch(1, map_of(1));
     EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "nothing was written";
     watch.answered();
     watch.flush_ended(watch.flush_begins(false), false);
@@ -94,33 +94,34 @@ TEST(LossWatch, WithoutAnythingUnsettledALossIsTheArraysAlone) {
     EXPECT_TRUE(watch.look_at(without(without(without(map_of(1), 0), 1), 2), true)) << "a write is under way";
 }
 
-TEST(LossWatch, ADegradedMapHasFewerReplicas) {
-    LossWatch watch(3, map_of(1, 2));
+TEST(WriteLossTracker, ADegradedMapHasFewerReplicas) {
+    WriteLossTracker watch(3, map_of(1, 2));
     watch.answered();
     EXPECT_FALSE(watch.look_at(without(map_of(1, 2), 0), false));
     watch.answered();
     EXPECT_TRUE(watch.look_at(without(without(map_of(1, 2), 0), 1), false));
-    EXPECT_FALSE(LossWatch(2, map_of(1)).look_at(map_of(1, 2), true)) << "the same version, the same bytes";
+    EXPECT_FALSE(WriteLossTracker(2, map_of(1)).look_at(map_of(1, 2), true))
+        << "the same version, the same bytes";
 }
 
-TEST(SsdShares, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
-    SsdShares shares(128, 4);
+TEST(SsdQuota, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
+    SsdQuota shares(128, 4);
     std::uint32_t taken = 0;
     for (; shares.has_room(1, 0); ++taken) shares.take(1);
     EXPECT_EQ(taken, 32u);
     EXPECT_FALSE(shares.has_room(3, 0)) << "a write that the full one takes part in";
     EXPECT_TRUE(shares.has_room(2, 0));
     std::uint32_t many = 0;
-    for (; shares.has_room(SsdShares::kMany, 0); ++many) shares.take(SsdShares::kMany);
+    for (; shares.has_room(SsdQuota::kMany, 0); ++many) shares.take(SsdQuota::kMany);
     EXPECT_EQ(many, 16u);
     EXPECT_TRUE(shares.has_room(2, 0));
     shares.give(1);
-    shares.give(SsdShares::kMany);
-    EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdShares::kMany, 0));
+    shares.give(SsdQuota::kMany);
+    EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdQuota::kMany, 0));
 }
 
-TEST(SsdShares, WhatWaitsForTwoSsdsIsNotPassedForEver) {
-    SsdShares shares(128, 4);
+TEST(SsdQuota, WhatWaitsForTwoSsdsIsNotPassedForEver) {
+    SsdQuota shares(128, 4);
     while (shares.has_room(1, 0)) shares.take(1);
     while (shares.has_room(2, 0)) shares.take(2);
     shares.give(1);
@@ -131,26 +132,26 @@ TEST(SsdShares, WhatWaitsForTwoSsdsIsNotPassedForEver) {
     EXPECT_TRUE(shares.has_room(4, 3)) << "other SSDs are not kept";
 }
 
-TEST(SsdShares, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
+TEST(SsdQuota, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
     // In the order of their age: a flush without room, a write to two SSDs without room, reads of one of
     // them.
-    const SsdShares::Mask behind_flush = SsdShares::keep_for(SsdShares::kMany, 0);
+    const SsdQuota::Mask behind_flush = SsdQuota::keep_for(SsdQuota::kMany, 0);
     EXPECT_EQ(behind_flush, 0u);
-    const SsdShares::Mask behind_write = SsdShares::keep_for(3, behind_flush);
+    const SsdQuota::Mask behind_write = SsdQuota::keep_for(3, behind_flush);
     EXPECT_EQ(behind_write, 3u);
-    EXPECT_EQ(SsdShares::keep_for(4, behind_write), 3u) << "for the oldest alone";
-    SsdShares shares(256, 8);
+    EXPECT_EQ(SsdQuota::keep_for(4, behind_write), 3u) << "for the oldest alone";
+    SsdQuota shares(256, 8);
     while (shares.has_room(1, 0)) shares.take(1);
     shares.give(1);
     EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would pass the write for ever";
     EXPECT_TRUE(shares.has_room(3, 0));
 }
 
-TEST(SsdShares, ThereIsAlwaysAPlace) {
+TEST(SsdQuota, ThereIsAlwaysAPlace) {
     for (const std::uint32_t places : {1u, 2u, 16u, 128u, 1024u})
         for (const std::uint32_t ssds : {1u, 2u, 3u, 64u}) {
-            const SsdShares shares(places, ssds);
-            EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdShares::kMany, 0));
+            const SsdQuota shares(places, ssds);
+            EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdQuota::kMany, 0));
             EXPECT_LE(shares.of_one(), places);
             if (ssds > 1 && places > 1) {
                 EXPECT_LE(shares.of_one(), places / 2);

@@ -23,7 +23,7 @@ inline RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
 /// Whether a call goes straight, asked until one did: the answer has to come within a few looks, which the
 /// engine of a busy machine may miss many times over, but not for ever.
 template <class Call>
-bool goes_straight(const gnor::Channel& channel, const Call& call) {
+bool try_fast_path(const gnor::Channel& channel, const Call& call) {
     const auto straight = [&] { return channel.counters().value().straight; };
     const std::uint64_t before = straight();
     for (const Deadline end = late(); straight() == before;) {
@@ -52,8 +52,8 @@ struct LoneRig {
     }
     gnor::Counters counters() { return rig.channels[0]->counters().value(); }
     template <class Call>
-    bool goes_straight(const Call& call) {
-        return test::goes_straight(*rig.channels[0], call);
+    bool try_fast_path(const Call& call) {
+        return test::try_fast_path(*rig.channels[0], call);
     }
     void rule_everywhere(const ModelDrive::Rule& rule) {
         for (auto& d : rig.drives) d->set_rule(rule);

@@ -25,8 +25,8 @@ TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
     EXPECT_EQ(n.completions, 1800u);
     EXPECT_EQ(n.doorbells, 1800u);
     EXPECT_EQ(n.stale + n.refusals + n.timeouts, 0u);
-    EXPECT_TRUE(t.goes_straight([&] { EXPECT_EQ(t.write(7, 601), Status::kSuccess); }));
-    EXPECT_TRUE(t.goes_straight([&] { EXPECT_TRUE(t.reads(7, 601)); }));
+    EXPECT_TRUE(t.try_fast_path([&] { EXPECT_EQ(t.write(7, 601), Status::kSuccess); }));
+    EXPECT_TRUE(t.try_fast_path([&] { EXPECT_TRUE(t.reads(7, 601)); }));
     t.end();
 }
 
@@ -48,8 +48,8 @@ TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
     const auto sector = [&] {
         EXPECT_EQ(t.v.read_sectors(kMe, t.ch, 3, 1, 1, t.buffer, late()), Status::kSuccess);
     };
-    EXPECT_TRUE(t.goes_straight(whole)) << "a chunk, into the user's own memory";
-    EXPECT_TRUE(t.goes_straight(sector));
+    EXPECT_TRUE(t.try_fast_path(whole)) << "a chunk, into the user's own memory";
+    EXPECT_TRUE(t.try_fast_path(sector));
     t.end();
 }
 
@@ -123,7 +123,7 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
             const auto n = rig.channels[0]->counters().value();
             if (straight)
                 EXPECT_TRUE(
-                    goes_straight(*rig.channels[0], [&] { EXPECT_EQ(go(late()), Status::kSuccess); }));
+                    try_fast_path(*rig.channels[0], [&] { EXPECT_EQ(go(late()), Status::kSuccess); }));
             else
                 EXPECT_EQ(n.straight, 0u);
             EXPECT_EQ(n.stale, one.kind == Kind::kTwice || one.kind == Kind::kStaleFirst ? 1u : 0u);
@@ -231,15 +231,16 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
         gnor::Operation op = t.v.operation();
         std::uint32_t index = gnor::kNone;
         auto& c = t.ch.state();
-        const auto end = write ? gnor::carry_alone<gnor::kLoneReplicas>(c, op, request, late(), index, probe)
-                               : gnor::carry_alone<1>(c, op, request, late(), index, probe);
+        const auto end =
+            write ? gnor::try_single_lane<gnor::kLoneReplicas>(c, op, request, late(), index, probe)
+                  : gnor::try_single_lane<1>(c, op, request, late(), index, probe);
         ASSERT_LE(most, 1u) << "after " << i << " calls";
-        if (end == gnor::LoneEnd::kDone) continue;
+        if (end == gnor::SingleLaneOutcome::kDone) continue;
         gnor::Cursor cursor = t.v.cursor_for(request.opcode, nullptr, 0);
         gnor::LaneWork work;
         work.exhausted = true;
-        if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
-        ASSERT_EQ(gnor::go_on(kMe, c, op, cursor, work, 0, late()), Status::kSuccess);
+        if (end == gnor::SingleLaneOutcome::kUnderWay) work.adopt(index);
+        ASSERT_EQ(gnor::run_to_completion(kMe, c, op, cursor, work, 0, late()), Status::kSuccess);
     }
     EXPECT_EQ(most, 1u);
     t.end();
@@ -296,7 +297,7 @@ TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
     EXPECT_EQ(with, 60);
     EXPECT_EQ(without, 20);
     EXPECT_TRUE(
-        t.goes_straight([&] { EXPECT_TRUE(nvme::ok(stable.read(kMe, t.ch, 3, 1, t.buffer, late()))); }));
+        t.try_fast_path([&] { EXPECT_TRUE(nvme::ok(stable.read(kMe, t.ch, 3, 1, t.buffer, late()))); }));
     t.end();
 }
 
@@ -368,7 +369,7 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
     ASSERT_TRUE(t.reads(3, 1));
     EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty()) << "it is being rebuilt: nobody reads there";
     EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
-    EXPECT_TRUE(t.goes_straight([&] { EXPECT_TRUE(t.reads(3, 1)); }));
+    EXPECT_TRUE(t.try_fast_path([&] { EXPECT_TRUE(t.reads(3, 1)); }));
     t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
     const auto plain = t.counters().straight;
     const Status status = t.write(3, 5);

@@ -298,9 +298,9 @@ TEST(Tries, OfSeveralCommandsLeaveALaneAloneThatHoldsAPart) {
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
     auto* const buffer = ch.alloc(kMe, 4 * 4096);
-    gnor::Gathering<simt::Scope::kDevice> other(ch.state());
+    gnor::AllOrNothingLock<simt::Scope::kDevice> other(ch.state());
     ASSERT_TRUE(other.try_begin());
-    gnor::Gathering<simt::Scope::kDevice> in_vain(ch.state());
+    gnor::AllOrNothingLock<simt::Scope::kDevice> in_vain(ch.state());
     EXPECT_FALSE(in_vain.try_begin());
     in_vain.end();  // it has nothing to give back
     EXPECT_EQ(v.try_read_async(simt::Lane{}, ch, 0, 2, buffer).status, Status::kTooManyPending);

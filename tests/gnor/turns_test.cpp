@@ -200,13 +200,13 @@ TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
 TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
     Rig rig;
     gnor::ChannelState& c = rig.channel().state();
-    using Gathering = gnor::Gathering<simt::Scope::kDevice>;
-    std::unique_ptr<Gathering> a, b;
+    using AllOrNothingLock = gnor::AllOrNothingLock<simt::Scope::kDevice>;
+    std::unique_ptr<AllOrNothingLock> a, b;
     bool one = false, other = false;
     at_every_atomic(
         [&] {
-            a = std::make_unique<Gathering>(c);
-            b = std::make_unique<Gathering>(c);
+            a = std::make_unique<AllOrNothingLock>(c);
+            b = std::make_unique<AllOrNothingLock>(c);
             one = other = false;
         },
         [&] { one = a->try_begin(); }, [&] { other = b->try_begin(); },

@@ -12,7 +12,8 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-from layer_graph import COUNTS_AS, ORDER, arrows_of_repository, closure, declared, layer_of_file  # noqa: E402
+from layer_graph import (COUNTS_AS, ORDER, arrows_of_repository, closure, declared, from_the_bottom_up, layer_of_file,  # noqa: E402
+                         rooms_of_layer, rooms_of_text, said_of_rooms)  # noqa: E402
 
 # Never reachable, whatever DEPENDS says.
 FORBIDDEN = {
@@ -131,6 +132,11 @@ class TheRulesCatch(unittest.TestCase):
             self.assertTrue(self.caught(None, line), line)
             self.assertFalse(self.caught("simt", line), line)
 
+    def test_a_circle_of_rooms(self):
+        one, other = ("map/a.hpp", '#include "deengine/log/b.hpp"\n'), ("log/b.hpp", '#include "deengine/map/a.hpp"\n')
+        self.assertEqual(from_the_bottom_up(rooms_of_text("deengine", [one, other])), ([], ["log", "map"]))
+        self.assertEqual(from_the_bottom_up(rooms_of_text("deengine", [one, ("log/b.hpp", "")])), (["log", "map"], []))
+
     def test_nothing_in_what_is_allowed(self):
         fine = '// volatile, __syncwarp\n#include <gnstor/nvme/command.hpp>\n#include <vector>\nconst char* s = "volatile"; /* __threadfence */\n'
         self.assertEqual(self.caught("gnor", fine), [])
@@ -147,6 +153,14 @@ class TheRepository(unittest.TestCase):
         arrows = arrows_of_repository()
         self.assertGreaterEqual(len(arrows), 10, "gn_layer() was found in too few CMakeLists.txt: did its form change?")
         self.assertEqual(list(check_arrows(arrows)), [])
+
+    def test_rooms_of_a_layer_have_no_circle_and_a_line_each(self):
+        for layer in ORDER:
+            rooms = rooms_of_layer(layer)
+            self.assertEqual(from_the_bottom_up(rooms)[1], [], f"rooms of {layer} include each other in a circle: ./run lint --layers")
+            if len(rooms) > 1:
+                self.assertEqual(set(rooms) - {"."} - set(said_of_rooms(layer)), set(),
+                                 f"src/{layer}/CMakeLists.txt says in a line '#   ROOM/ ...' what each room is")
 
     def test_every_include_follows_an_arrow(self):
         arrows, wrong, files = arrows_of_repository(), [], 0

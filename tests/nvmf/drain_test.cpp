@@ -26,8 +26,8 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
 
     rdma::ConnectReply on_connect(const rdma::ConnectRequest& request) override {
         const auto verdict = check_transport_request(request.private_data, QueueLimits{});
-        connection_ = std::make_unique<Connection>(nic_, nullptr, *this, verdict.request,
-                                                   [] { return simt::now_ns(); });
+        connection_ = std::make_unique<TargetConnection>(nic_, nullptr, *this, verdict.request,
+                                                         [] { return simt::now_ns(); });
         const auto qp = nic_.create_offload_queue_pair(*this, request.affinity).value();
         shard_ = std::make_unique<OffloadShard>(nic_.owner(qp));
         connection_->attach(qp, *shard_);
@@ -56,23 +56,23 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
         return connection_->fetch_bytes(message);
     }
 
-    void on_connect_command(Connection& connection) override {  // its data came before the end
+    void on_connect_command(TargetConnection& connection) override {  // its data came before the end
         connection.answer_connect({Status::kConnectControllerBusy, 0, {}}, nullptr, nullptr);
     }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}
-    void on_draining(Connection&) override { draining = true; }
-    void on_quiesced(Connection&) override { quiesced = true; }
+    void on_draining(TargetConnection&) override { draining = true; }
+    void on_quiesced(TargetConnection&) override { quiesced = true; }
 
-    [[nodiscard]] Connection& connection() { return *connection_; }
+    [[nodiscard]] TargetConnection& connection() { return *connection_; }
     std::atomic<std::uint32_t> messages{0}, windows{0}, too_late{0};
     std::atomic<bool> draining{false}, quiesced{false};
 
   private:
     rdma::SoftNic& nic_;
     std::unique_ptr<OffloadShard> shard_;
-    std::unique_ptr<Connection> connection_;
+    std::unique_ptr<TargetConnection> connection_;
 };
 
 /// One round: a Connect whose data is still being fetched when the connection ends.

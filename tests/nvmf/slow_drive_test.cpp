@@ -57,8 +57,8 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
 
     // rdma::Listener
     rdma::ConnectReply on_connect(const rdma::ConnectRequest&) override {
-        connection = std::make_unique<Connection>(*node, &subsystem, *this, TransportRequest{1, kEntries, 1},
-                                                  [] { return simt::now_ns(); });
+        connection = std::make_unique<TargetConnection>(
+            *node, &subsystem, *this, TransportRequest{1, kEntries, 1}, [] { return simt::now_ns(); });
         const rdma::QpNumber qp = node->create_offload_queue_pair(*connection).value();
         shard = std::make_unique<OffloadShard>(node->owner(qp));
         connection->attach(qp, *shard);
@@ -70,12 +70,12 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
                 .message_bytes = kCapsuleBytesMax};
     }
     // ConnectionOwner
-    void on_connect_command(Connection& c) override { c.answer_connect({}, &subsystem, &drive); }
+    void on_connect_command(TargetConnection& c) override { c.answer_connect({}, &subsystem, &drive); }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}
-    void on_draining(Connection&) override {}
-    void on_quiesced(Connection&) override { quiesced.store(true); }
+    void on_draining(TargetConnection&) override {}
+    void on_quiesced(TargetConnection&) override { quiesced.store(true); }
 
     void complete(std::uint16_t id) {
         nvme::Completion c{};
@@ -166,7 +166,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
     Subsystem subsystem{SubsystemConfig{}, ControllerOptions{}};
     ssd::NvmeQueue drive{1, 2 * kEntries, 0, ssd::Priority::kMedium, false};
     std::unique_ptr<OffloadShard> shard;
-    std::unique_ptr<Connection> connection;
+    std::unique_ptr<TargetConnection> connection;
     std::unique_ptr<HostQueue> queue;
     std::atomic<bool> quiesced{false};
     std::vector<std::byte> payload = std::vector<std::byte>(4096);

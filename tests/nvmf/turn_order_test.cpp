@@ -43,7 +43,7 @@ bool eventually(Condition condition) {
 /// One queue pair from the host to the drive.
 struct Pair {
     Subsystem* subsystem = nullptr;
-    std::unique_ptr<Connection> connection;
+    std::unique_ptr<TargetConnection> connection;
     std::unique_ptr<HostQueue> queue;
     ssd::NvmeQueue drive{1, 2 * kEntries, 0, ssd::Priority::kMedium, false};
     std::uint64_t posted = 0, completed = 0;
@@ -61,8 +61,8 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
         Reactor* const reactors[] = {reactor.get()};
         node = rdma::SoftNic::open(wire, "node", {.late_windows = 3}, reactors).value();
         host = rdma::SoftNic::open(wire, "host", {}, reactors).value();
-        shard = std::make_unique<OffloadShard>(*reactor,
-                                               TurnOptions{.staging_bytes = kStaging, .places = kPlaces});
+        shard = std::make_unique<OffloadShard>(
+            *reactor, SharedBudgetOptions{.staging_bytes = kStaging, .places = kPlaces});
         node->listen("ssd", *this).value();
     }
     void TearDown() override {
@@ -100,7 +100,7 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
     // rdma::Listener
     rdma::ConnectReply on_connect(const rdma::ConnectRequest&) override {
         Pair& pair = *pairs.back();
-        pair.connection = std::make_unique<Connection>(
+        pair.connection = std::make_unique<TargetConnection>(
             *node, pair.subsystem, *this, TransportRequest{1, kEntries, 1}, [] { return simt::now_ns(); });
         const rdma::QpNumber qp = node->create_offload_queue_pair(*pair.connection).value();
         pair.connection->attach(qp, *shard);
@@ -112,14 +112,14 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
                 .message_bytes = kCapsuleBytesMax};
     }
     // ConnectionOwner
-    void on_connect_command(Connection& c) override {
+    void on_connect_command(TargetConnection& c) override {
         c.answer_connect({}, pairs.back()->subsystem, &pairs.back()->drive);
     }
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}
-    void on_draining(Connection&) override {}
-    void on_quiesced(Connection&) override { ++quiesced; }
+    void on_draining(TargetConnection&) override {}
+    void on_quiesced(TargetConnection&) override { ++quiesced; }
 
     /// The host asks until `wanted` of its commands are under way, and they have arrived.
     void fill(Pair& pair, std::uint64_t wanted) {

@@ -1,8 +1,8 @@
 // turns_test.cpp: clients that share a target: staging memory is bounded, what finds none waits and is not
 // failed, and a client with many queue pairs leaves a modest one its turns. Over windows that are the NIC's
 // own memory, as on wires that move packets.
-#include "nvmf/target/turns.hpp"
 #include "loop_rig.hpp"
+#include "nvmf/target/shared_budget.hpp"
 #include "support/count.hpp"
 
 #include <thread>

@@ -67,7 +67,7 @@ class RemoteQueueTest : public ::testing::Test {
 
     std::unique_ptr<Reactor> reactor = Reactor::start("unused").value();
     NicContext nic;
-    Engine engine{*reactor};
+    NicEngine engine{*reactor};
     Sink sink;
     QueuePair qp;
     std::unique_ptr<HeldLink> link;

@@ -1,6 +1,6 @@
 // shm_limits_test.cpp: what one client of a node may take from the others: places, queue pairs, memory, time.
 #include "rdma/shm_rig.hpp"
-#include "rdma/wire/shm/lobby.hpp"
+#include "rdma/wire/shm/pending_connections.hpp"
 #include "rdma/wire/shm/shares.hpp"
 
 #include "support/count.hpp"
@@ -192,25 +192,25 @@ TEST(ShmLimits, AConnectionThatSaysNothingEndsAfterItsTime) {
 }
 
 TEST(ShmLimits, TheLobbySendsAwayTheOldestOfWhoHasMost) {
-    const auto now = shm::Lobby::Time{} + std::chrono::hours(1);
+    const auto now = shm::PendingConnections::Time{} + std::chrono::hours(1);
     const auto socket = [] {
         int ends[2];
         EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
         const shm::Descriptor theirs(ends[0]);
         return shm::Socket(shm::Descriptor(ends[1]));
     };
-    shm::Lobby lobby(4, milliseconds(100));
-    lobby.enter(socket(), 7, now);
-    for (int i = 1; i <= 20; ++i) lobby.enter(socket(), 1000, now + milliseconds(i));
-    ASSERT_EQ(lobby.guests().size(), 4u);
-    EXPECT_EQ(lobby.guests()[0].user, 7u) << "another user's flood is in nobody's way";
-    EXPECT_EQ(lobby.guests()[1].until, now + milliseconds(118));
-    EXPECT_EQ(lobby.next_deadline(), now + milliseconds(100));
-    EXPECT_EQ(lobby.expire(now + milliseconds(118)), 2u);
-    EXPECT_EQ(lobby.leave(1).until, now + milliseconds(120));
-    EXPECT_TRUE(lobby.make_room());
-    EXPECT_FALSE(lobby.make_room());
-    EXPECT_FALSE(lobby.next_deadline().has_value());
+    shm::PendingConnections pending(4, milliseconds(100));
+    pending.add(socket(), 7, now);
+    for (int i = 1; i <= 20; ++i) pending.add(socket(), 1000, now + milliseconds(i));
+    ASSERT_EQ(pending.connections().size(), 4u);
+    EXPECT_EQ(pending.connections()[0].user, 7u) << "another user's flood is in nobody's way";
+    EXPECT_EQ(pending.connections()[1].until, now + milliseconds(118));
+    EXPECT_EQ(pending.next_deadline(), now + milliseconds(100));
+    EXPECT_EQ(pending.expire(now + milliseconds(118)), 2u);
+    EXPECT_EQ(pending.take(1).until, now + milliseconds(120));
+    EXPECT_TRUE(pending.evict_oldest());
+    EXPECT_FALSE(pending.evict_oldest());
+    EXPECT_FALSE(pending.next_deadline().has_value());
 }
 
 TEST(ShmLimits, AFullNodeSaysSoAndServesAgainWhenOneHasGone) {

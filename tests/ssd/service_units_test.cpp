@@ -277,7 +277,7 @@ TEST_P(ServiceUnits, AChangeIsAnsweredOnlyWhenEveryUnitHasAnsweredWhatCameBefore
     std::vector<deengine::Flash*> flashes;
     for (const auto& part : parts) flashes.push_back(part.get());
     Answers answers;
-    const auto mount = [&](const deengine::EngineOptions& o, const deengine::VolumeLives& lives,
+    const auto mount = [&](const deengine::EngineOptions& o, const deengine::VolumeRegistry& lives,
                            deengine::CompletionSink& sink, deengine::RecoveryReport& report) {
         return ssd::ServiceUnits::mount(parts, units, *front, o, lives, sink, report);
     };

@@ -41,7 +41,7 @@ inline nvme::VolumeRecord volume_record(nvme::VolumeId volume) {
     return r;
 }
 
-class ShardStore final : public deengine::CompletionSink, private deengine::VolumeLives {
+class ShardStore final : public deengine::CompletionSink, private deengine::VolumeRegistry {
   public:
     /// What is there, or a new store of about 1 MiB for users. Errors: the store's, or the firmware's.
     static Result<std::unique_ptr<ShardStore>> open(const std::filesystem::path& path,

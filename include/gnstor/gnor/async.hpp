@@ -60,10 +60,10 @@ GN_HD Token token_for(State& c, std::uint32_t head, nvme::Status so_far = nvme::
 /// not at all: without it, two lanes that each took half of what they need would both give it back, every
 /// time. Its holder takes or gives back, and releases it: it never waits.
 template <simt::Scope S>
-class Gathering {
+class AllOrNothingLock {
   public:
     GN_HD
-    explicit Gathering(ChannelState& c) : word_(&c.gathering) {}
+    explicit AllOrNothingLock(ChannelState& c) : word_(&c.gathering) {}
     GN_HD
     bool try_begin() {
         // Read first, so that a failed attempt writes nothing.
@@ -121,7 +121,7 @@ GN_HD GN_NOINLINE Token send_all(Group me, State& c, Operation& op, Cursor& curs
         const bool begun = !had && work.current != kNone;
         bool progress = post_current(me, c, op, cursor, work, begun, false) || begun;
         if (work.current == kNone && !work.has_step && work.exhausted) break;
-        progress = poll_trip(me, c) != 0 || progress;
+        progress = poll_once(me, c) != 0 || progress;
         if (!progress) progress = reap_answered(c, work, so_far);
         if (deadline.passed()) {
             (void)reap_answered(c, work, so_far);
@@ -213,13 +213,13 @@ GN_HD GN_NOINLINE bool fits_at_once(State& c, const Operation& op, Cursor cursor
 /// Takes slots and credits for each member's whole request, or nothing. Returns the first slot of the chain;
 /// see cursor.result. All members call. At first all take in step; members that got only a part and gave it
 /// back have blocked each other, so they try once more, one after the other. Of groups (and lone lanes) with
-/// requests of several commands one takes at a time (Gathering): the others get kTooManyPending, and no
-/// holder of a part ever waits.
+/// requests of several commands one takes at a time (AllOrNothingLock): the others get kTooManyPending, and
+/// no holder of a part ever waits.
 template <class Group, class State>
 GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, Cursor& cursor,
                                     std::uint32_t hint) {
     const bool several = cursor.commands(c) > 1;
-    Gathering<State::kScope> gathering(c);
+    AllOrNothingLock<State::kScope> gathering(c);
     bool allowed = true;
     if (group.any(several)) {
         if (group.is_leader()) allowed = gathering.try_begin();
@@ -323,7 +323,7 @@ GN_HD ChainState chain_state(State& c, std::uint32_t head) {
     for (std::uint32_t i = head; i != kNone; i = c.slot(i).next) {
         const std::uint32_t control = load_control<State::kScope>(c.slot(i));
         if (pending_of(control) == 0) continue;
-        if (waits_in_vain(c, c.slot(i), control)) return ChainState::kBroken;
+        if (waits_on_broken_queue(c, c.slot(i), control)) return ChainState::kBroken;
         state = ChainState::kRunning;
     }
     return state;
@@ -402,7 +402,7 @@ GN_HD GN_NOINLINE nvme::Status wait_for(Group group, State& c, const Token& toke
             }
         }
         if (!group.any(waiting)) break;
-        if (poll_trip(group, c) == 0)
+        if (poll_once(group, c) == 0)
             pause_between_trips<State>(backoff);
         else
             backoff = 0;

@@ -188,8 +188,8 @@ struct Batch {
         }
         const bool whole = !wanted || request->buffer != nullptr;
         if (volume.current_map == nullptr || group.any(!whole)) return gnor::SentTogether{};
-        return gnor::send_together<kMost>(group, channel.state(), volume.operation(), one, wanted,
-                                          Channel::hint(group));
+        return gnor::send_batch<kMost>(group, channel.state(), volume.operation(), one, wanted,
+                                       Channel::hint(group));
     }
     /// Records a sent request in this lane's slot.
     GN_HD

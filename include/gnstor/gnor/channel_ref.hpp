@@ -85,7 +85,7 @@ class BasicChannelRef {
                 return buffer;
             }
             // Commands that end give pool buffers back.
-            if (gnor::poll_trip(group, *state_) != 0)
+            if (gnor::poll_once(group, *state_) != 0)
                 backoff = 0;
             else
                 gnor::pause_between_trips<State>(backoff);
@@ -141,7 +141,7 @@ class BasicChannelRef {
         if (!token.in_flight() || token.head == gnor::kNone) return true;
         status = Status::kStaleToken;
         if (!gnor::is_current(*state_, token)) return true;
-        gnor::poll_trip(simt::self(lane), *state_);
+        gnor::poll_once(simt::self(lane), *state_);
         const auto state = gnor::chain_state(*state_, token.head);
         if (state == gnor::ChainState::kRunning) return false;
         status = gnor::end_chain(*state_, token.head, Status::kQueueError);
@@ -160,7 +160,7 @@ class BasicChannelRef {
     template <class Group>
     GN_HD std::uint32_t poll(Group group) const {
         check_group<Group>();
-        return nvme::ok(usable()) ? gnor::poll_trip(group, *state_) : 0;
+        return nvme::ok(usable()) ? gnor::poll_once(group, *state_) : 0;
     }
     /// Whether [buffer, buffer + bytes) lies in registered memory.
     GN_HD

@@ -254,15 +254,15 @@ class VolumeRef {
         gnor::LaneWork work;
         std::uint64_t sequence = 0;  // 0: none taken, the first one is 1
         if constexpr (Channel::kSharing == Sharing::kLane) {
-            // On a GPU carry_alone() checks the channel's mode along with its other loads: a load of its own
-            // costs a round trip.
+            // On a GPU try_single_lane() checks the channel's mode along with its other loads: a load of its
+            // own costs a round trip.
             const bool here = GN_DEVICE_PASS ? channel.is_here() : nvme::ok(channel.usable());
             const bool may = here && allows(opcode) && request.buffer != nullptr && current_map != nullptr;
             if (may && opcode == nvme::IoOpcode::kRead)
-                if (goes_straight<1>(channel, opcode, request, deadline, sequence, work))
+                if (try_fast_path<1>(channel, opcode, request, deadline, sequence, work))
                     return Status::kSuccess;
             if (may && opcode == nvme::IoOpcode::kWrite)
-                if (goes_straight<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work)) {
+                if (try_fast_path<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work)) {
                     resolve(sequence, 1);
                     return Status::kSuccess;
                 }
@@ -276,7 +276,7 @@ class VolumeRef {
         if (changes(opcode)) cursor.sequence = sequence != 0 ? sequence : take_sequences(group, 1);
         gnor::Operation op = operation();
         const Status status =
-            gnor::go_on(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
+            gnor::run_to_completion(group, channel.state(), op, cursor, work, Channel::hint(group), deadline);
         if (changes(opcode)) end(group, cursor, 1, status);
         return status;
     }
@@ -284,7 +284,7 @@ class VolumeRef {
     /// Fast path of a lone lane's read or write of one command. False: not carried out; then `work` has its
     /// command if that is in flight, and `sequence` what was taken for it.
     template <std::uint32_t kMost, ChannelView Channel>
-    GN_HD bool goes_straight(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
+    GN_HD bool try_fast_path(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                              Deadline deadline, std::uint64_t& sequence, gnor::LaneWork& work) const {
         if (changes(opcode)) sequence = take_sequences(simt::self(simt::Lane{}), 1);
         const gnor::OneCommand lone{.opcode = opcode,
@@ -295,9 +295,9 @@ class VolumeRef {
                                     .address = reinterpret_cast<std::uint64_t>(request.buffer),
                                     .sequence = sequence};
         std::uint32_t index = gnor::kNone;
-        const auto end = gnor::carry_alone<kMost>(channel.state(), operation(), lone, deadline, index);
-        if (end == gnor::LoneEnd::kUnderWay) work.adopt(index);
-        return end == gnor::LoneEnd::kDone;
+        const auto end = gnor::try_single_lane<kMost>(channel.state(), operation(), lone, deadline, index);
+        if (end == gnor::SingleLaneOutcome::kUnderWay) work.adopt(index);
+        return end == gnor::SingleLaneOutcome::kDone;
     }
 
     template <class Group, ChannelView Channel>

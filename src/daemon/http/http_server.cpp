@@ -1,6 +1,6 @@
 #include "daemon/http/http_server.hpp"
 
-#include "daemon/http/waiting_room.hpp"
+#include "daemon/http/connection_poller.hpp"
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -115,7 +115,7 @@ struct HttpServer::Impl {
     HttpService& service;
     const HttpServerOptions options;
     std::optional<Descriptor> lock, listener;
-    std::unique_ptr<WaitingRoom> room;
+    std::unique_ptr<ConnectionPoller> room;
     std::unique_ptr<Pool> pool;  ///< calls the room, so it is destroyed first
     int port = 0;
     bool bound = false;
@@ -215,18 +215,19 @@ Result<void> HttpServer::Impl::listen_tcp() {
 
 Result<void> HttpServer::Impl::open_room() {
     pool = std::make_unique<Pool>(options.threads);
-    room = std::make_unique<WaitingRoom>(
+    room = std::make_unique<ConnectionPoller>(
         WaitingRoomOptions{.places = options.connections,
                            .idle = options.idle,
                            .request = options.request,
                            .answer = options.answer},
-        WaitingRoom::Host{[this](std::size_t place, Request request) {
-                              pool->give(
-                                  [this, place, request = std::move(request)] { serve(place, request); });
-                          },
-                          [this](const HttpRefusal& refusal) {
-                              return service.refuse(refusal.status, refusal.code, refusal.message);
-                          }});
+        ConnectionPoller::Host{[this](std::size_t place, Request request) {
+                                   pool->give([this, place, request = std::move(request)] {
+                                       serve(place, request);
+                                   });
+                               },
+                               [this](const HttpRefusal& refusal) {
+                                   return service.refuse(refusal.status, refusal.code, refusal.message);
+                               }});
     return room->start(listener->fd);
 }
 

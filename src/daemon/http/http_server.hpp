@@ -1,5 +1,6 @@
 // http_server.hpp: serves an HttpService on a Unix socket or on TCP. Owns the listening socket, its lock
-// file, the thread that waits for connections (waiting_room.hpp) and a pool of threads that serve requests.
+// file, the thread that waits for connections (connection_poller.hpp) and a pool of threads that serve
+// requests.
 //
 // A lock file beside a Unix socket (<socket>.lock) guards its path: only its holder may replace the socket
 // file, so one left over by a killed daemon is replaced, and one of a running daemon never. A user who may

@@ -24,7 +24,7 @@
 namespace gnstor::deengine {
 
 class ShardPort;
-class VolumeLives;
+class VolumeRegistry;
 
 class Engine {
   public:
@@ -39,7 +39,7 @@ class Engine {
                                                  RecoveryReport* report = nullptr);
     /// With shards that the caller mounts and runs: calls `shards` once, with the arguments of their mount.
     using MountShards = std::function<Result<std::unique_ptr<ShardPort>>(
-        const EngineOptions&, const VolumeLives&, CompletionSink&, RecoveryReport&)>;
+        const EngineOptions&, const VolumeRegistry&, CompletionSink&, RecoveryReport&)>;
     static Result<std::unique_ptr<Engine>> mount(std::span<Flash* const> flashes, const MountShards& shards,
                                                  MetadataStore& metadata, const EngineOptions& options,
                                                  CompletionSink& sink, RecoveryReport* report = nullptr);

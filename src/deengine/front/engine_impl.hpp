@@ -22,7 +22,7 @@
 
 namespace gnstor::deengine {
 
-struct Engine::Impl final : CompletionSink, VolumeLives {
+struct Engine::Impl final : CompletionSink, VolumeRegistry {
     Impl(MetadataStore& metadata_in, const EngineOptions& options_in, CompletionSink& sink_in,
          FirmwareState state_in);
 

@@ -26,7 +26,7 @@ Result<void> check_options(const FlashGeometry& g, std::size_t shards, const Eng
 
 /// Shards in this thread, one for each view of the flash.
 Result<std::unique_ptr<ShardPort>> mount_inline(std::span<Flash* const> flashes, const EngineOptions& options,
-                                                const VolumeLives& lives, CompletionSink& sink,
+                                                const VolumeRegistry& lives, CompletionSink& sink,
                                                 RecoveryReport& report) {
     std::vector<std::unique_ptr<Shard>> shards;
     const auto count = static_cast<std::uint32_t>(flashes.size());
@@ -71,7 +71,7 @@ Result<std::unique_ptr<Engine>> Engine::mount(Flash& flash, MetadataStore& metad
 Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, MetadataStore& metadata,
                                               const EngineOptions& options, CompletionSink& sink,
                                               RecoveryReport* report) {
-    const auto shards = [&](const EngineOptions& o, const VolumeLives& lives, CompletionSink& parts,
+    const auto shards = [&](const EngineOptions& o, const VolumeRegistry& lives, CompletionSink& parts,
                             RecoveryReport& into) { return mount_inline(flashes, o, lives, parts, into); };
     return mount(flashes, shards, metadata, options, sink, report);
 }

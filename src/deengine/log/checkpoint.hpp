@@ -153,7 +153,7 @@ class CheckpointWriter : private BlockMap::MoveListener {
         buckets_per_part_ = std::min(buckets, kBucketsPerPart);
     }
     /// Entries moved so far between the part of the map that was written and the part that was not.
-    [[nodiscard]] std::uint64_t moves_across() const { return moves_across_; }
+    [[nodiscard]] std::uint64_t moves_across_cursor() const { return moves_across_; }
     /// Only for Mutation::kMovedNotRecorded.
     void set_forgets_moves(bool on) { forgets_moves_ = on; }
 

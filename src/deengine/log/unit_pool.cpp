@@ -59,7 +59,7 @@ void UnitPool::start(std::uint32_t next_serial) {
         } else if (info.valid == 0 && !info.held) {
             empty(u);
         } else if (info.valid != 0 && info.state == UnitState::kOpen && info.next < pages_per_unit_) {
-            go_on(u);
+            reopen(u);
         } else {
             info.state = UnitState::kSealed;
             if (!info.system && info.valid != 0) link(u);
@@ -70,7 +70,7 @@ void UnitPool::start(std::uint32_t next_serial) {
 /// Units that were open are programmed further: the latest system unit, and the two data units with most
 /// room. The collector gets the one with more room, or the only one: it can make room for users, but not the
 /// reverse.
-void UnitPool::go_on(std::uint32_t unit) {
+void UnitPool::reopen(std::uint32_t unit) {
     std::uint32_t& system = open_[static_cast<std::size_t>(Stream::kSystem)];
     std::uint32_t& collector = open_[static_cast<std::size_t>(Stream::kCollector)];
     std::uint32_t& user = open_[static_cast<std::size_t>(Stream::kUser)];

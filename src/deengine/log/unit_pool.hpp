@@ -162,7 +162,7 @@ class UnitPool {
     };
 
     UnitInfo& at(std::uint32_t unit) { return units_[unit - first_]; }
-    void go_on(std::uint32_t unit);
+    void reopen(std::uint32_t unit);
     /// While emptied units wait, the collector leaves one free unit: a power cut undoes its copies of the
     /// last groups, and would leave it no unit to begin with.
     [[nodiscard]] bool may_open(Stream stream) const {

@@ -25,7 +25,7 @@ constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
 };
 
 ShardRecovery::ShardRecovery(Flash& flash, const ShardRange& range, const EngineOptions& options,
-                             const VolumeLives& lives, CompletionSink& sink, RecoveryReport& report)
+                             const VolumeRegistry& lives, CompletionSink& sink, RecoveryReport& report)
     : flash_(flash),
       range_(range),
       options_(options),
@@ -152,7 +152,7 @@ void ShardRecovery::stop() {
 }
 
 Result<std::unique_ptr<Shard>> Shard::mount(Flash& flash, const ShardRange& range,
-                                            const EngineOptions& options, const VolumeLives& lives,
+                                            const EngineOptions& options, const VolumeRegistry& lives,
                                             CompletionSink& sink, RecoveryReport& report) {
     GN_ASSIGN(std::unique_ptr<Impl> impl, ShardRecovery(flash, range, options, lives, sink, report).run());
     return std::unique_ptr<Shard>(new Shard(std::move(impl)));

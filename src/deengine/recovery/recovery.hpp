@@ -37,7 +37,7 @@ namespace gnstor::deengine {
 class ShardRecovery {
   public:
     ShardRecovery(Flash& flash, const ShardRange& range, const EngineOptions& options,
-                  const VolumeLives& lives, CompletionSink& sink, RecoveryReport& report);
+                  const VolumeRegistry& lives, CompletionSink& sink, RecoveryReport& report);
     /// All steps; on failure those done are undone in reverse.
     Result<std::unique_ptr<Shard::Impl>> run();
 
@@ -194,7 +194,7 @@ class ShardRecovery {
     const ShardRange range_;
     const EngineOptions& options_;
     const bool only_killed_;  ///< after a kill: nothing is missing but the operation in progress
-    const VolumeLives& lives_;
+    const VolumeRegistry& lives_;
     CompletionSink& sink_;
     RecoveryReport& report_;
     const std::uint32_t pages_per_unit_;

@@ -68,7 +68,7 @@ void Shard::Impl::scrub_page(PageNumber page) {
     ++counters.scrub_bad;
     if (bad_places.size() == kPlacesKept) bad_places.erase(bad_places.begin());
     bad_places.push_back({page, *key, known});
-    if (options.on_bad_page) options.on_bad_page(bad_places.back());
+    if (options.on_scrub_error) options.on_scrub_error(bad_places.back());
 }
 
 }  // namespace gnstor::deengine

@@ -353,7 +353,7 @@ void Shard::Impl::refresh_gauges() {
     counters.unstamped = unstamped ? 1 : 0;
     counters.unsettled = unsettled ? 1 : 0;
     counters.displaced = map.moves();
-    counters.displaced_in_slices = checkpoint.moves_across();
+    counters.displaced_in_slices = checkpoint.moves_across_cursor();
     counters.units_bad = pool.units() - pool.good_units();
     counters.data_pages = limit;
     counters.data_pages_new = room.data_pages(pool.units(), pages_per_unit);
@@ -399,7 +399,7 @@ const EngineCounters& Shard::counters() const {
 std::uint64_t Shard::mapped_blocks() const {
     return impl_->map.size();
 }
-const std::vector<BadPlace>& Shard::bad_places() const {
+const std::vector<ScrubError>& Shard::bad_places() const {
     return impl_->bad_places;
 }
 std::uint64_t Shard::page_limit() const {

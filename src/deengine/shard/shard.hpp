@@ -53,9 +53,9 @@ struct ShardCommand {
 static_assert(sizeof(ShardCommand) == 64, "a checked command is one cache line");
 
 /// What recovery needs of the permission table: which volumes exist, and since which epoch.
-class VolumeLives {
+class VolumeRegistry {
   public:
-    virtual ~VolumeLives() = default;
+    virtual ~VolumeRegistry() = default;
     /// False: pages of this volume, epoch and block belong to no existing volume.
     [[nodiscard]] virtual bool lives(nvme::VolumeId volume, nvme::Epoch epoch,
                                      nvme::BlockAddress block) const = 0;
@@ -70,7 +70,7 @@ class Shard {
   public:
     /// Recovers the shard from its units (recovery.cpp); adds to `report`.
     static Result<std::unique_ptr<Shard>> mount(Flash& flash, const ShardRange& range,
-                                                const EngineOptions& options, const VolumeLives& lives,
+                                                const EngineOptions& options, const VolumeRegistry& lives,
                                                 CompletionSink& sink, RecoveryReport& report);
     ~Shard();
 
@@ -102,7 +102,7 @@ class Shard {
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t mapped_blocks() const;
     /// The latest few, oldest first.
-    [[nodiscard]] const std::vector<BadPlace>& bad_places() const;
+    [[nodiscard]] const std::vector<ScrubError>& bad_places() const;
     /// Most blocks that may be mapped: all pages less reserve, journal and bad units.
     [[nodiscard]] std::uint64_t page_limit() const;
     /// Inconsistencies between map, units, tombstones and flash (audit.cpp); empty: none. Slow: for tests.

@@ -276,7 +276,7 @@ struct Shard::Impl {
     std::uint64_t scrub_last_ns = 0;
     std::uint64_t scrub_credit = 0;  ///< 1e9 allow one page
     PageNumber scrub_next = 0;
-    std::vector<BadPlace> bad_places;
+    std::vector<ScrubError> bad_places;
     /// Unmapped pages without a readable record, and their unit's serial.
     std::vector<std::pair<PageNumber, std::uint32_t>> nobodys;
 

@@ -27,8 +27,8 @@ std::uint32_t overtaken_most(bool timed, std::uint32_t entries) {
 
 }  // namespace
 
-Connection::Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
-                       const TransportRequest& transport, std::function<std::uint64_t()> now_ns)
+TargetConnection::TargetConnection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
+                                   const TransportRequest& transport, std::function<std::uint64_t()> now_ns)
     : nic_(nic),
       owner_(owner),
       transport_(transport),
@@ -42,7 +42,7 @@ Connection::Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner
 }
 
 /// Sets the connection's subsystem; null: not known yet.
-void Connection::serve(Subsystem* subsystem) {
+void TargetConnection::serve(Subsystem* subsystem) {
     subsystem_ = subsystem;
     if (subsystem == nullptr) return;
     drive_reactor_ = subsystem->config.drive_reactor;
@@ -51,13 +51,13 @@ void Connection::serve(Subsystem* subsystem) {
     if (device != nullptr) dialect_ = device->dialect();
 }
 
-void Connection::attach(rdma::QpNumber qp, OffloadShard& shard) {
+void TargetConnection::attach(rdma::QpNumber qp, OffloadShard& shard) {
     qp_ = qp;
     shard_ = &shard;
     shard.add(*this);
 }
 
-void Connection::on_message(const rdma::InboundMessage& message) {
+void TargetConnection::on_message(const rdma::InboundMessage& message) {
     if (state_ >= State::kDraining) {
         nic_.release(message.qp, message.token);
         return;
@@ -79,7 +79,7 @@ void Connection::on_message(const rdma::InboundMessage& message) {
 }
 
 /// Bytes of payload outside the capsule, which place() fetches through a window (RDMA READ).
-std::uint32_t Connection::fetch_bytes(const rdma::InboundMessage& message) const {
+std::uint32_t TargetConnection::fetch_bytes(const rdma::InboundMessage& message) const {
     const MessageBytes bytes(std::span(message.segments, message.segment_count));
     const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
     const Capsule& capsule = parsed.capsule;
@@ -88,8 +88,8 @@ std::uint32_t Connection::fetch_bytes(const rdma::InboundMessage& message) const
     return fetched ? capsule.bytes : 0;
 }
 
-void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
-                      const rdma::InboundMessage& message) {
+void TargetConnection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
+                            const rdma::InboundMessage& message) {
     ++received_;
     const Capsule& capsule = parsed.capsule;
     const std::uint16_t id = capsule.command.command_id;
@@ -111,8 +111,8 @@ void Connection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
     take_command(capsule, bytes, message);
 }
 
-void Connection::take_command(const Capsule& capsule, const MessageBytes& bytes,
-                              const rdma::InboundMessage& message) {
+void TargetConnection::take_command(const Capsule& capsule, const MessageBytes& bytes,
+                                    const rdma::InboundMessage& message) {
     if (is_fabrics(capsule.command)) {
         counters_.admin.add();
         take_fabrics(capsule, bytes, message);
@@ -135,7 +135,7 @@ void Connection::take_command(const Capsule& capsule, const MessageBytes& bytes,
         submit(admin, bytes, message);
 }
 
-std::uint32_t Connection::take_slot(const Capsule& capsule) {
+std::uint32_t TargetConnection::take_slot(const Capsule& capsule) {
     const std::uint32_t index = free_.back();  // under_way_ <= entries, so there is one
     free_.pop_back();
     Slot& slot = slots_[index];
@@ -147,8 +147,8 @@ std::uint32_t Connection::take_slot(const Capsule& capsule) {
     return index;
 }
 
-void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
-                        const rdma::InboundMessage& message) {
+void TargetConnection::submit(const Capsule& capsule, const MessageBytes& bytes,
+                              const rdma::InboundMessage& message) {
     const std::uint32_t index = take_slot(capsule);
     Slot& slot = slots_[index];
     slot.token = message.token;
@@ -166,7 +166,7 @@ void Connection::submit(const Capsule& capsule, const MessageBytes& bytes,
 }
 
 /// The command has its staging memory: makes its data reachable.
-void Connection::begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes) {
+void TargetConnection::begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes) {
     Slot& slot = slots_[index];
     std::byte* data = nullptr;
     const Status placed = place(slot, capsule, bytes, data);
@@ -176,7 +176,7 @@ void Connection::begin(std::uint32_t index, const Capsule& capsule, const Messag
 }
 
 /// The data is reachable: a Connect goes to judge_connect(), any other command to the drive.
-void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
+void TargetConnection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
     if (places_ != nullptr && !places_->budget.take(place_member_, 1)) {
         counters_.waits_for_turn.add();
@@ -188,7 +188,7 @@ void Connection::hand_over(std::uint32_t index, const Capsule& capsule, std::byt
     to_drive(index, capsule, data);
 }
 
-void Connection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data) {
+void TargetConnection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     Slot& slot = slots_[index];
     slot.event_request = kind() == QueueKind::kAdmin &&
                          slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
@@ -213,14 +213,14 @@ void Connection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte
 
 /// Refuses a command that did not reach the drive. After a Connect whose data could not be fetched the host
 /// may send another.
-void Connection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
+void TargetConnection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
     if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
     let_go(slots_[index], false);
     free_slot(index);
     refuse(capsule, status);
 }
 
-void Connection::prefetch_answer() const {
+void TargetConnection::prefetch_answer() const {
     std::uint16_t index = 0;
     if (queue_ == nullptr || !queue_->peek_completion(index)) return;
     if (index < slots_.size()) {
@@ -231,7 +231,7 @@ void Connection::prefetch_answer() const {
     nic_.prefetch_send(qp_);
 }
 
-std::uint32_t Connection::poll() {
+std::uint32_t TargetConnection::poll() {
     std::uint32_t work = 0;
     nvme::Completion completion;
     while (work < kReapBudget && queue_ != nullptr && queue_->reap(completion)) {
@@ -247,7 +247,7 @@ std::uint32_t Connection::poll() {
     return work;
 }
 
-void Connection::finish(const nvme::Completion& completion) {
+void TargetConnection::finish(const nvme::Completion& completion) {
     const std::uint32_t index = completion.command_id;
     if (index >= slots_.size() || !slots_[index].busy) {
         log_error("drive {} completed a command that it was not given (tag {})", subsystem_->config.nqn,
@@ -292,7 +292,7 @@ void Connection::finish(const nvme::Completion& completion) {
 }
 
 /// Counts a command that the drive has completed, and whether later ones were completed before it.
-void Connection::judge_order(const Slot& slot) {
+void TargetConnection::judge_order(const Slot& slot) {
     const std::uint64_t overtaken = ended_ > slot.turn ? ended_ - slot.turn : 0;
     ++ended_;
     if (!slot.carries_blocks) return;
@@ -303,14 +303,14 @@ void Connection::judge_order(const Slot& slot) {
 }
 
 /// `filled`: whether the host gets what the drive has written to the window.
-void Connection::let_go(Slot& slot, bool filled) {
+void TargetConnection::let_go(Slot& slot, bool filled) {
     if (slot.holds_window) nic_.close_window(qp_, slot.window, filled);
     slot.holds_window = false;
     if (slot.holds_message) nic_.release(qp_, slot.token);
     slot.holds_message = false;
 }
 
-void Connection::free_slot(std::uint32_t index) {
+void TargetConnection::free_slot(std::uint32_t index) {
     Slot& slot = slots_[index];
     if (slot.has_place) give_place(slot);
     if (slot.page != nullptr) shard_->pages().give(std::move(slot.page));
@@ -319,7 +319,7 @@ void Connection::free_slot(std::uint32_t index) {
     free_.push_back(index);
 }
 
-void Connection::answer(std::uint16_t command_id, const Answer& answer) {
+void TargetConnection::answer(std::uint16_t command_id, const Answer& answer) {
     if (state_ >= State::kDraining) return;
     nvme::Completion response{};
     response.dw0 = answer.dw0;
@@ -331,12 +331,12 @@ void Connection::answer(std::uint16_t command_id, const Answer& answer) {
 }
 
 /// The command with this id is no longer outstanding.
-void Connection::end(std::uint16_t command_id) {
+void TargetConnection::end(std::uint16_t command_id) {
     ids_.toggle(command_id);
     --under_way_;
 }
 
-void Connection::refuse(const Capsule& capsule, Status status) {
+void TargetConnection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
     end(capsule.command.command_id);
     // A key that opened no window may be invalid, so it is not invalidated.
@@ -344,17 +344,17 @@ void Connection::refuse(const Capsule& capsule, Status status) {
     answer(capsule.command.command_id, {.status = status, .invalidate_key = key});
 }
 
-void Connection::fail() {
+void TargetConnection::fail() {
     if (state_ >= State::kDraining) return;
     begin_drain();
     nic_.fail(qp_);
 }
 
-void Connection::on_error(rdma::QpNumber) {
+void TargetConnection::on_error(rdma::QpNumber) {
     begin_drain();
 }
 
-void Connection::begin_drain() {
+void TargetConnection::begin_drain() {
     if (state_ >= State::kDraining) return;
     state_ = State::kDraining;
     forget_waiting();
@@ -365,22 +365,23 @@ void Connection::begin_drain() {
     shard_->activate(*this);
 }
 
-void Connection::announce_if_quiesced() {
+void TargetConnection::announce_if_quiesced() {
     if (state_ == State::kQuiesced) owner_.on_quiesced(*this);
 }
 
-void Connection::attend() {
+void TargetConnection::attend() {
     if (fail_requested_.exchange(false, std::memory_order_acquire)) fail();
     // Pairs with the release store in answer_connect(): outcome, subsystem and queue are visible.
     if (connecting_ && connect_answered_.exchange(false, std::memory_order_acquire)) finish_connect();
 }
 
-void Connection::request_fail() {
+void TargetConnection::request_fail() {
     fail_requested_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
     shard_->request_attention();
 }
 
-void Connection::answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue) {
+void TargetConnection::answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem,
+                                      ssd::NvmeQueue* queue) {
     connect_outcome_ = outcome;
     connect_subsystem_ = subsystem;
     connect_queue_ = queue;
@@ -388,7 +389,7 @@ void Connection::answer_connect(const ConnectOutcome& outcome, Subsystem* subsys
     shard_->request_attention();
 }
 
-void Connection::count(const Capsule& capsule) {
+void TargetConnection::count(const Capsule& capsule) {
     if (kind() == QueueKind::kAdmin) return;
     if (capsule.direction == Direction::kToDrive) counters_.bytes_to_drive.add(capsule.bytes);
     if (capsule.direction == Direction::kToHost) counters_.bytes_to_host.add(capsule.bytes);

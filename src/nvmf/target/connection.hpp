@@ -14,9 +14,9 @@
 //     payload must be fetched waits in its slot until on_window_ready(), and draining waits for that too;
 //   * a window for writing is closed as filled only if its command succeeded.
 //
-// The reactor's connections share two budgets (turns.hpp): staging memory, that is pages for copied payload
-// and, on some wires, the NIC's memory for windows; and places, the number of commands at the drive. A
-// command that finds too little waits in its slot (connection_turns.cpp). Invariants
+// The reactor's connections share two budgets (shared_budget.hpp): staging memory, that is pages for copied
+// payload and, on some wires, the NIC's memory for windows; and places, the number of commands at the drive.
+// A command that finds too little waits in its slot (connection_budgets.cpp). Invariants
 //   * a slot's flags say what it holds or waits for; a page is returned with the slot, a window's memory when
 //     the NIC reports it free, a place when the drive has answered;
 //   * payload in a capsule for which there is no page is read in place.
@@ -50,33 +50,33 @@
 
 namespace gnstor::nvmf {
 
-class Connection;
+class TargetConnection;
 
 /// Requests of a connection to the control thread. Called on the reactor's thread; must not block.
 class ConnectionOwner {
   public:
     virtual ~ConnectionOwner() = default;
-    /// A Connect command arrived: decide (Connection::connect_request), then answer_connect().
-    virtual void on_connect_command(Connection& connection) = 0;
+    /// A Connect command arrived: decide (TargetConnection::connect_request), then answer_connect().
+    virtual void on_connect_command(TargetConnection& connection) = 0;
     /// The controller was disabled or shut down: its I/O connections must be closed.
     virtual void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) = 0;
     /// The host shuts the controller down: the subsystem's device must be flushed, and then
     /// Controllers::shutdown_ended() called.
     virtual void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) = 0;
     /// The connection is in error and takes no new commands; if it is an admin queue, its controller ends.
-    virtual void on_draining(Connection& connection) = 0;
+    virtual void on_draining(TargetConnection& connection) = 0;
     /// Fills in the target's fields of a counters log page.
     virtual void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) = 0;
     /// The connection may be destroyed: its reactor does not access it after this call.
-    virtual void on_quiesced(Connection& connection) = 0;
+    virtual void on_quiesced(TargetConnection& connection) = 0;
 };
 
-class Connection final : public rdma::MessageSink {
+class TargetConnection final : public rdma::MessageSink {
   public:
     /// `subsystem`: null if Connect will name it (answer_connect).
-    Connection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
-               const TransportRequest& transport, std::function<std::uint64_t()> now_ns);
-    ~Connection() override = default;
+    TargetConnection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
+                     const TransportRequest& transport, std::function<std::uint64_t()> now_ns);
+    ~TargetConnection() override = default;
 
     // From the NIC's poller.
     void on_message(const rdma::InboundMessage& message) override;
@@ -200,7 +200,7 @@ class Connection final : public rdma::MessageSink {
     void hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data);
     void to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data);
 
-    // connection_turns.cpp
+    // connection_budgets.cpp
     [[nodiscard]] std::byte* page(Slot& slot);
     void join_staging();
     void join_as_host();
@@ -253,8 +253,9 @@ class Connection final : public rdma::MessageSink {
     std::deque<std::uint32_t> unplaced_;  // slots that wait for a place at the drive
     std::vector<Parked> parked_;          // by slot; empty until a command first waits
     FairBudget::Member staging_member_ = 0, place_member_ = 0;
-    Turns* places_ = nullptr;   // budget of places at the drive; I/O queues only, set by Connect
-    Turns* staging_ = nullptr;  // budget of staging memory; the subsystem's after Connect; null: not joined
+    SharedBudget* places_ = nullptr;  // budget of places at the drive; I/O queues only, set by Connect
+    SharedBudget* staging_ =
+        nullptr;  // budget of staging memory; the subsystem's after Connect; null: not joined
     bool stages_windows_ = false;       // windows take NIC memory, which staging_ counts
     IdSet ids_;                         // ids of outstanding commands
     std::uint32_t under_way_ = 0;       // commands that have not been answered
@@ -281,7 +282,7 @@ class Connection final : public rdma::MessageSink {
     ConnectionCounters counters_;
 
     // Owned by the shard.
-    Connection* next_active_ = nullptr;
+    TargetConnection* next_active_ = nullptr;
     bool active_ = false;
 };
 

@@ -21,8 +21,8 @@ constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 
 }  // namespace
 
-void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
-                              const rdma::InboundMessage& message) {
+void TargetConnection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
+                                    const rdma::InboundMessage& message) {
     const auto type = nvme::fabrics_type(capsule.command);
     if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
         state_ = State::kConnecting;
@@ -54,13 +54,13 @@ void Connection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
 /// A controller reset (Base 2.0, 3.7.2): event requests end without a response, features return to their
 /// defaults. The Property Set tells the device; the device answers it after the commands before it, and then
 /// their ids and places are free. No other Property command reaches a device: the target answers them.
-void Connection::reset(const Capsule& capsule) {
+void TargetConnection::reset(const Capsule& capsule) {
     for (Slot& slot : slots_) slot.unanswered = slot.unanswered || (slot.busy && slot.event_request);
     to_drive(take_slot(capsule), capsule, nullptr);
 }
 
 /// Parses a Connect, whose data is in the slot's staging page. The control thread decides well-formed ones.
-void Connection::judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data) {
+void TargetConnection::judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data) {
     ConnectVerdict verdict =
         parse_connect(capsule.command,
                       std::span<const std::byte, sizeof(nvme::ConnectData)>(data, sizeof(nvme::ConnectData)));
@@ -82,7 +82,7 @@ void Connection::judge_connect(std::uint32_t index, const Capsule& capsule, cons
 }
 
 /// Answers the Connect as the control thread has decided.
-void Connection::finish_connect() {
+void TargetConnection::finish_connect() {
     connecting_ = false;
     // Kept even if the connection is in error by now: the queue is deleted with the connection.
     queue_ = connect_queue_;
@@ -108,7 +108,7 @@ void Connection::finish_connect() {
 }
 
 /// True: answered here. False: the (perhaps rewritten) command goes to the drive.
-bool Connection::take_admin(Capsule& capsule) {
+bool TargetConnection::take_admin(Capsule& capsule) {
     const nvme::Command& command = capsule.command;
     const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
     // Of the vendor commands only FLOOR may come from a volume's writer (ARRAY.md, rule 8); the drive checks
@@ -147,7 +147,7 @@ bool Connection::take_admin(Capsule& capsule) {
 /// Abort names a command by queue and id; the drive knows it by its slot number. Only this queue's commands
 /// can be translated; for any other queue, and for an id that is not outstanding, the response is "not
 /// aborted" (Base 2.0, 5.1).
-bool Connection::take_abort(Capsule& capsule) {
+bool TargetConnection::take_abort(Capsule& capsule) {
     const auto queue_id = static_cast<std::uint16_t>(capsule.command.cdw10);
     const auto command_id = static_cast<std::uint16_t>(capsule.command.cdw10 >> 16);
     for (std::uint32_t i = 0; queue_id == 0 && i < slots_.size(); ++i) {

@@ -68,14 +68,14 @@ bool is_counters_log(const Capsule& capsule) {
 
 /// Whether interpreted data exceeds a page. It is not fetched: the drive refuses the command by its opcode,
 /// or by a length of 0.
-bool Connection::too_long(const Capsule& capsule) const {
+bool TargetConnection::too_long(const Capsule& capsule) const {
     return capsule.direction == Direction::kToDrive && capsule.bytes > kInCapsuleBytes &&
            !is_block_data(kind(), capsule.command);
 }
 
 /// Bytes of staging memory that the command must still take; 0: it has them already, or needs none. Records
 /// in the slot what they are for.
-std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes) {
+std::uint32_t TargetConnection::staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes) {
     if (capsule.payload == Payload::kNone) return 0;
     const bool blocks = is_block_data(kind(), capsule.command);
     slot.carries_blocks = capsule.payload == Payload::kInCapsule && blocks;
@@ -94,7 +94,8 @@ std::uint32_t Connection::staging_need(Slot& slot, const Capsule& capsule, const
 
 /// Makes the data reachable for the drive and sets `data`: in the message, the host's memory or the staging
 /// page. Data that is being fetched may not have arrived yet: see window.ready.
-Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes, std::byte*& data) {
+Status TargetConnection::place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes,
+                               std::byte*& data) {
     if (slot.in_place) {
         // The drive only reads what it writes to flash.
         data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
@@ -126,7 +127,7 @@ Status Connection::place(Slot& slot, const Capsule& capsule, const MessageBytes&
 }
 
 /// Address at which the drive writes the data that the host asked for.
-std::byte* Connection::where_to_answer(Slot& slot, const Capsule& capsule) {
+std::byte* TargetConnection::where_to_answer(Slot& slot, const Capsule& capsule) {
     if (kind() == QueueKind::kIo) return slot.window.data;
     slot.completes_identify =
         slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
@@ -141,7 +142,7 @@ std::byte* Connection::where_to_answer(Slot& slot, const Capsule& capsule) {
 
 /// The NIC has fetched the data. Data that is interpreted rather than stored is copied to a page, which it
 /// fits (too_long).
-std::byte* Connection::take_fetched(Slot& slot, const Capsule& capsule) {
+std::byte* TargetConnection::take_fetched(Slot& slot, const Capsule& capsule) {
     if (is_block_data(kind(), capsule.command)) return slot.window.data;
     copy_from_peer(page(slot), slot.window.data, capsule.bytes);
     nic_.close_window(qp_, slot.window);
@@ -149,12 +150,12 @@ std::byte* Connection::take_fetched(Slot& slot, const Capsule& capsule) {
     return page(slot);
 }
 
-void Connection::await_window(std::uint32_t index, const Capsule& capsule) {
+void TargetConnection::await_window(std::uint32_t index, const Capsule& capsule) {
     park(index, capsule);
     awaited_.push_back(index);
 }
 
-void Connection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
+void TargetConnection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
     const auto at = std::ranges::find_if(
         awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
     if (at == awaited_.end()) {

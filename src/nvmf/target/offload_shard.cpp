@@ -19,7 +19,7 @@ FairBudgetOptions staging_budget(std::uint64_t bytes, std::uint64_t assured) {
 }
 }  // namespace
 
-OffloadShard::OffloadShard(Reactor& reactor, const TurnOptions& options)
+OffloadShard::OffloadShard(Reactor& reactor, const SharedBudgetOptions& options)
     : reactor_(reactor),
       options_(options),
       staging_(staging_budget(kStagingBytesMin, options.staging_assured_bytes)) {
@@ -30,32 +30,32 @@ void OffloadShard::stop() {
     if (!std::exchange(stopped_, true)) reactor_.remove(*this);
 }
 
-Turns& OffloadShard::staging(const Subsystem& subsystem) {
+SharedBudget& OffloadShard::staging(const Subsystem& subsystem) {
     const auto budget = staging_budget(options_.staging_bytes, options_.staging_assured_bytes);
     return stagings_.try_emplace(&subsystem, budget).first->second;
 }
 
-Turns& OffloadShard::places(const Subsystem& subsystem) {
+SharedBudget& OffloadShard::places(const Subsystem& subsystem) {
     const FairBudgetOptions options{.shared = options_.places, .turn = 1, .bound = false};
     return places_.try_emplace(&subsystem, options).first->second;
 }
 
 /// Grants waiting requests, clients in turn. A granted command may return budget at once: it is granted again
 /// here, or in the next round.
-std::uint32_t OffloadShard::take_turns() {
-    turns_due_ = false;
+std::uint32_t OffloadShard::grant_waiting() {
+    grants_due_ = false;
     std::uint32_t granted = 0;
-    const auto serve = [&](Turns& turns, void (Connection::*tell)()) {
+    const auto serve = [&](SharedBudget& turns, void (TargetConnection::*tell)()) {
         for (std::uint32_t i = 0; i < kGrantsARound; ++i, ++granted) {
             const auto member = turns.budget.next();
             if (!member) return;
             (turns.members[*member]->*tell)();
         }
-        turns_due_ = true;
+        grants_due_ = true;
     };
-    serve(staging_, &Connection::on_staging_granted);
-    for (auto& each : stagings_) serve(each.second, &Connection::on_staging_granted);
-    for (auto& each : places_) serve(each.second, &Connection::on_place_granted);
+    serve(staging_, &TargetConnection::on_staging_granted);
+    for (auto& each : stagings_) serve(each.second, &TargetConnection::on_staging_granted);
+    for (auto& each : places_) serve(each.second, &TargetConnection::on_place_granted);
     return granted;
 }
 
@@ -66,15 +66,15 @@ std::uint32_t OffloadShard::poll() {
         attend();
         ++work;
     }
-    if (turns_due_) work += take_turns();
+    if (grants_due_) work += grant_waiting();
     // Completions from drives are in other cores' caches: prefetches them for all connections at once.
-    for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch();
-    for (const Connection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch_answer();
+    for (const TargetConnection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch();
+    for (const TargetConnection* c = first_active_; c != nullptr; c = c->next_active_) c->prefetch_answer();
     // Connections that become active meanwhile are put at the front, which the loop has passed: they are
     // polled next time.
-    Connection** link = &first_active_;
+    TargetConnection** link = &first_active_;
     while (*link != nullptr) {
-        Connection& connection = **link;
+        TargetConnection& connection = **link;
         work += connection.poll();
         if (connection.wants_polling()) {
             link = &connection.next_active_;
@@ -99,22 +99,22 @@ void OffloadShard::wake_soon(Reactor& drive) {
 
 void OffloadShard::attend() {
     const std::lock_guard lock(mutex_);
-    for (Connection* connection : all_) connection->attend();
+    for (TargetConnection* connection : all_) connection->attend();
 }
 
-void OffloadShard::activate(Connection& connection) {
+void OffloadShard::activate(TargetConnection& connection) {
     if (connection.active_) return;
     connection.active_ = true;
     connection.next_active_ = first_active_;
     first_active_ = &connection;
 }
 
-void OffloadShard::add(Connection& connection) {
+void OffloadShard::add(TargetConnection& connection) {
     const std::lock_guard lock(mutex_);
     all_.push_back(&connection);
 }
 
-void OffloadShard::remove(Connection& connection) {
+void OffloadShard::remove(TargetConnection& connection) {
     {
         const std::lock_guard lock(mutex_);
         std::erase(all_, &connection);

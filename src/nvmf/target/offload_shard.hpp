@@ -10,8 +10,8 @@
 
 #include <gnstor/base/reactor.hpp>
 
+#include "nvmf/target/shared_budget.hpp"
 #include "nvmf/target/target.hpp"
-#include "nvmf/target/turns.hpp"
 
 #include <atomic>
 #include <cstdint>
@@ -21,13 +21,13 @@
 
 namespace gnstor::nvmf {
 
-class Connection;
+class TargetConnection;
 struct Subsystem;
 
 class OffloadShard final : public Poller {
   public:
     /// `options.staging_bytes` are those of each subsystem, not of all.
-    explicit OffloadShard(Reactor& reactor, const TurnOptions& options = {});
+    explicit OffloadShard(Reactor& reactor, const SharedBudgetOptions& options = {});
     ~OffloadShard() override { stop(); }
     /// Ends the polling; connections may still return pages and budget.
     void stop();
@@ -37,48 +37,48 @@ class OffloadShard final : public Poller {
     std::uint32_t poll() override;
 
     /// Any thread: a connection that this shard polls from now on.
-    void add(Connection& connection);
+    void add(TargetConnection& connection);
     /// Control thread, once the connection is quiesced. On return the reactor's thread holds no pointer to
     /// it.
-    void remove(Connection& connection);
-    /// Any thread: asks the shard to check the flags of its connections (Connection::attend).
+    void remove(TargetConnection& connection);
+    /// Any thread: asks the shard to check the flags of its connections (TargetConnection::attend).
     void request_attention();
     /// Reactor's thread: wakes the drive's thread at the end of the round, once for all commands submitted in
     /// it.
     void wake_soon(Reactor& drive);
     /// Reactor's thread: polls the connection until it says that it is idle.
-    void activate(Connection& connection);
+    void activate(TargetConnection& connection);
 
     [[nodiscard]] Reactor& reactor() const { return reactor_; }
 
     // Reactor's thread: what its connections share.
     /// Staging memory of connections before Connect and of discovery: none of their commands waits for a
     /// drive.
-    [[nodiscard]] Turns& staging() { return staging_; }
+    [[nodiscard]] SharedBudget& staging() { return staging_; }
     /// One budget for each drive: the commands of a drive that hangs keep theirs, and other drives' do not
     /// wait for it.
-    [[nodiscard]] Turns& staging(const Subsystem& subsystem);
-    [[nodiscard]] Turns& places(const Subsystem& subsystem);
+    [[nodiscard]] SharedBudget& staging(const Subsystem& subsystem);
+    [[nodiscard]] SharedBudget& places(const Subsystem& subsystem);
     [[nodiscard]] StagingPages& pages() { return pages_; }
     /// Budget was returned: the next round grants waiting requests.
-    void look_at_turns() { turns_due_ = true; }
+    void request_grants() { grants_due_ = true; }
 
   private:
     void attend();
-    std::uint32_t take_turns();
+    std::uint32_t grant_waiting();
 
     Reactor& reactor_;
-    const TurnOptions options_;
+    const SharedBudgetOptions options_;
     std::atomic<bool> attention_{false};
     std::mutex mutex_;
-    std::vector<Connection*> all_;  // under mutex_
-    Connection* first_active_ = nullptr;
+    std::vector<TargetConnection*> all_;  // under mutex_
+    TargetConnection* first_active_ = nullptr;
     std::vector<Reactor*> to_wake_;
     bool stopped_ = false;
-    bool turns_due_ = false;
-    Turns staging_;                               // bytes; before Connect, and discovery
-    std::map<const Subsystem*, Turns> stagings_;  // bytes, of each drive
-    std::map<const Subsystem*, Turns> places_;    // commands at each drive
+    bool grants_due_ = false;
+    SharedBudget staging_;                               // bytes; before Connect, and discovery
+    std::map<const Subsystem*, SharedBudget> stagings_;  // bytes, of each drive
+    std::map<const Subsystem*, SharedBudget> places_;    // commands at each drive
     StagingPages pages_;
 };
 

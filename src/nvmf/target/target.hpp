@@ -42,7 +42,7 @@ struct PortConfig {
 
 /// Budgets that the connections of one NIC poller share (the udp wire has one poller); clients are served
 /// round robin.
-struct TurnOptions {
+struct SharedBudgetOptions {
     /// The node's memory for payload in flight: payload that is copied out of capsules and, on wires that
     /// move packets, all other payload. Each subsystem has an equal share of at least 4 MiB, so that a drive
     /// that hangs does not take the others' memory; one client gets at most half of a share. Connections
@@ -64,7 +64,7 @@ struct TargetOptions {
     /// here, so this limits the memory that hosts can occupy. Connections beyond it are rejected with "no
     /// resources".
     std::uint32_t entries_max = 1u << 20;
-    TurnOptions turns;
+    SharedBudgetOptions turns;
     std::uint32_t connect_timeout_ms =
         5000;  ///< longest time from the RDMA connection to a successful Connect
     std::uint32_t drain_timeout_ms =

@@ -1,6 +1,6 @@
 #include "nvmf/target/target_control.hpp"
 
-#include "nvmf/target/turns.hpp"
+#include "nvmf/target/shared_budget.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
@@ -54,7 +54,7 @@ Subsystem* TargetControl::subsystem_named(std::string_view nqn) const {
 }
 
 TargetControl::~TargetControl() {
-    for (std::size_t i = 0; i < listening_; ++i) nic_.unlisten(doors_[i]->service);
+    for (std::size_t i = 0; i < listening_; ++i) nic_.unlisten(listeners_[i]->service);
     const auto deadline =
         std::chrono::steady_clock::now() + std::chrono::milliseconds(options_.drain_timeout_ms);
     std::unique_lock lock(mutex_);
@@ -75,8 +75,8 @@ TargetControl::~TargetControl() {
             (void)connection->record.subsystem->config.device->delete_queue(connection->record.queue);
         const auto destroyed = nic_.destroy_queue_pair(connection->qp());
         if (destroyed.ok() || destroyed.error().code != Errc::kBusy) continue;
-        log_error("{}: {}", doors_[connection->record.door]->service, destroyed.error().message);
-        nic_.keep(std::shared_ptr<Connection>(std::move(connection)));  // the NIC still has its address
+        log_error("{}: {}", listeners_[connection->record.door]->service, destroyed.error().message);
+        nic_.keep(std::shared_ptr<TargetConnection>(std::move(connection)));  // the NIC still has its address
     }
 }
 
@@ -86,7 +86,7 @@ void TargetControl::post(Event event) {
     wake_.notify_one();
 }
 
-void TargetControl::on_connect_command(Connection& connection) {
+void TargetControl::on_connect_command(TargetConnection& connection) {
     post({EventKind::kConnect, &connection, nullptr, 0});
 }
 void TargetControl::on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) {
@@ -95,10 +95,10 @@ void TargetControl::on_controller_disabled(Subsystem& subsystem, std::uint16_t c
 void TargetControl::on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) {
     post({EventKind::kShutdown, nullptr, &subsystem, controller_id, shutdown});
 }
-void TargetControl::on_draining(Connection& connection) {
+void TargetControl::on_draining(TargetConnection& connection) {
     post({EventKind::kDraining, &connection, nullptr, 0});
 }
-void TargetControl::on_quiesced(Connection& connection) {
+void TargetControl::on_quiesced(TargetConnection& connection) {
     post({EventKind::kQuiesced, &connection, nullptr, 0});
 }
 
@@ -108,9 +108,9 @@ std::size_t TargetControl::connections_open() const {
 }
 
 /// The counters to which the connection's are added when it is destroyed. Under mutex_.
-SubsystemCounters& TargetControl::tally_of(const Connection& connection) {
-    const Connection::Record& record = connection.record;
-    return record.subsystem != nullptr ? record.subsystem->closed : doors_[record.door]->strayed;
+SubsystemCounters& TargetControl::tally_of(const TargetConnection& connection) {
+    const TargetConnection::Record& record = connection.record;
+    return record.subsystem != nullptr ? record.subsystem->closed : listeners_[record.door]->strayed;
 }
 
 void TargetControl::add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) {
@@ -127,8 +127,8 @@ void TargetControl::add_counters(const Subsystem& subsystem, nvme::SsdCountersLo
 Result<SubsystemCounters> TargetControl::counters(const std::string& name) const {
     const std::lock_guard lock(mutex_);
     const Subsystem* subsystem = subsystem_named(name);
-    const Door* port = nullptr;
-    for (const auto& door : doors_) {
+    const TargetListener* port = nullptr;
+    for (const auto& door : listeners_) {
         if (door->service != name) continue;
         subsystem = door->only;
         port = door->only == nullptr ? door.get() : nullptr;
@@ -137,9 +137,9 @@ Result<SubsystemCounters> TargetControl::counters(const std::string& name) const
         return error(Errc::kNotFound, "the target has no subsystem '{}', and no listener of that name", name);
     SubsystemCounters sum = subsystem != nullptr ? subsystem->closed : port->strayed;
     for (const auto& connection : connections_) {
-        const Connection::Record& record = connection->record;
+        const TargetConnection::Record& record = connection->record;
         if (record.subsystem != subsystem) continue;
-        if (subsystem == nullptr && doors_[record.door].get() != port) continue;
+        if (subsystem == nullptr && listeners_[record.door].get() != port) continue;
         connection->counters().add_to(sum);
         ++sum.connections_open;
     }
@@ -197,7 +197,7 @@ void TargetControl::handle(const Event& event) {
             return;
         }
         case EventKind::kDraining: {
-            Connection::Record& record = event.connection->record;
+            TargetConnection::Record& record = event.connection->record;
             record.closing = true;
             // An association ends with its admin queue (Base 2.0, 3.1.1).
             if (record.bound && record.binding.queue_id == 0)
@@ -210,17 +210,17 @@ void TargetControl::handle(const Event& event) {
     }
 }
 
-std::vector<Connection*> TargetControl::snapshot() const {
+std::vector<TargetConnection*> TargetControl::snapshot() const {
     const std::lock_guard lock(mutex_);
-    std::vector<Connection*> all;
+    std::vector<TargetConnection*> all;
     all.reserve(connections_.size());
     for (const auto& connection : connections_) all.push_back(connection.get());
     return all;
 }
 
 void TargetControl::close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too, Why why) {
-    for (Connection* connection : snapshot()) {
-        Connection::Record& record = connection->record;
+    for (TargetConnection* connection : snapshot()) {
+        TargetConnection::Record& record = connection->record;
         if (record.subsystem != &subsystem || !record.bound || record.binding.controller_id != controller_id)
             continue;
         if (record.binding.queue_id == 0 && !admin_too) continue;
@@ -269,8 +269,8 @@ void TargetControl::expire() {
         flush_for_shutdowns(*subsystem);
     }
     const std::uint64_t patience = std::uint64_t{options_.connect_timeout_ms} * 1'000'000u;
-    for (Connection* connection : snapshot()) {
-        Connection::Record& record = connection->record;
+    for (TargetConnection* connection : snapshot()) {
+        TargetConnection::Record& record = connection->record;
         if (record.bound || record.closing || now < record.accepted_ns + patience) continue;
         record.closing = record.failed = true;
         connection->request_fail();
@@ -283,25 +283,25 @@ void TargetControl::decide_connects() {
             ++i;
             continue;
         }
-        Connection* connection = connects_[i];
+        TargetConnection* connection = connects_[i];
         connects_.erase(connects_.begin() + static_cast<std::ptrdiff_t>(i));
         decide(*connection);
     }
 }
 
 /// The subsystem that the Connect names; null: there is none of that name.
-Subsystem* TargetControl::wanted(const Connection& connection) const {
+Subsystem* TargetControl::wanted(const TargetConnection& connection) const {
     if (connection.record.subsystem != nullptr) return connection.record.subsystem;
     return subsystem_named(connection.connect_request().subsystem_nqn);
 }
 
 /// Whether a connection that is closing still has the queue id.
-bool TargetControl::must_wait(const Connection& connection) const {
+bool TargetControl::must_wait(const TargetConnection& connection) const {
     const ConnectRequest& request = connection.connect_request();
     const Subsystem* const subsystem = wanted(connection);
     if (subsystem == nullptr || request.queue_id == 0 || connection.is_draining()) return false;
-    for (Connection* other : snapshot()) {
-        const Connection::Record& record = other->record;
+    for (TargetConnection* other : snapshot()) {
+        const TargetConnection::Record& record = other->record;
         if (record.subsystem == subsystem && record.bound &&
             record.binding.controller_id == request.controller_id &&
             record.binding.queue_id == request.queue_id)
@@ -310,7 +310,7 @@ bool TargetControl::must_wait(const Connection& connection) const {
     return false;
 }
 
-void TargetControl::decide(Connection& connection) {
+void TargetControl::decide(TargetConnection& connection) {
     Subsystem* const subsystem = wanted(connection);
     if (subsystem == nullptr) {
         const ConnectVerdict stranger = bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true);
@@ -326,7 +326,7 @@ void TargetControl::decide(Connection& connection) {
     connection.answer_connect(outcome, good ? subsystem : nullptr, connection.record.queue);
 }
 
-ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subsystem) {
+ConnectOutcome TargetControl::make_queue(TargetConnection& connection, Subsystem& subsystem) {
     ConnectOutcome outcome;
     {
         const std::lock_guard lock(subsystem.mutex);
@@ -353,16 +353,16 @@ ConnectOutcome TargetControl::make_queue(Connection& connection, Subsystem& subs
 }
 
 void TargetControl::destroy_quiesced(bool again) {
-    for (Connection* connection : snapshot()) {
-        const Connection::Record& record = connection->record;
+    for (TargetConnection* connection : snapshot()) {
+        const TargetConnection::Record& record = connection->record;
         if (record.quiesced && (record.refusals == 0 || again)) destroy(*connection);
     }
 }
 
 /// Never blocks, because all connections depend on this thread: a queue pair that the NIC still needs is
 /// tried again at the next tick, and its connection is kept until then.
-void TargetControl::destroy(Connection& connection) {
-    Connection::Record& record = connection.record;
+void TargetControl::destroy(TargetConnection& connection) {
+    TargetConnection::Record& record = connection.record;
     if (record.refusals == 0) connection.shard().remove(connection);
     if (ssd::NvmeQueue* const queue = std::exchange(record.queue, nullptr)) {
         const auto deleted = record.subsystem->config.device->delete_queue(queue);
@@ -372,12 +372,12 @@ void TargetControl::destroy(Connection& connection) {
     if (!destroyed.ok() && destroyed.error().code == Errc::kBusy) {
         if (++record.refusals == kRefusalsQuiet)
             log_warn("{}: a connection of {} ended, and its queue pair is not to be had for {} s: {}",
-                     doors_[record.door]->service, record.peer,
+                     listeners_[record.door]->service, record.peer,
                      std::chrono::duration_cast<std::chrono::seconds>(kRefusalsQuiet * kTick).count(),
                      destroyed.error().message);
         return;
     }
-    if (!destroyed.ok()) log_error("{}: {}", doors_[record.door]->service, destroyed.error().message);
+    if (!destroyed.ok()) log_error("{}: {}", listeners_[record.door]->service, destroyed.error().message);
     if (record.bound) {
         Subsystem& subsystem = *record.subsystem;
         if (record.binding.queue_id == 0) close_queues(subsystem, record.binding.controller_id, false);

@@ -5,7 +5,8 @@
 // time-outs, and destroys connections that are quiesced. Reactors only post to it. Invariants
 //   * `mutex_` guards the lists below and is never held while the NIC, a drive or a reactor is called: those
 //     may wait for a thread that is posting here;
-//   * a Connection is created by on_connect and destroyed by the control thread alone, after its shard has
+//   * a TargetConnection is created by on_connect and destroyed by the control thread alone, after its shard
+//   has
 //     forgotten it;
 //   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that arrives
 //     earlier waits.
@@ -39,17 +40,17 @@ class TargetControl final : public ConnectionOwner {
 
     // ConnectionOwner: reactors.
     void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) override;
-    void on_connect_command(Connection& connection) override;
+    void on_connect_command(TargetConnection& connection) override;
     void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) override;
     void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) override;
-    void on_draining(Connection& connection) override;
-    void on_quiesced(Connection& connection) override;
+    void on_draining(TargetConnection& connection) override;
+    void on_quiesced(TargetConnection& connection) override;
 
   private:
     /// A listener: of one subsystem, or of a port, which serves all.
-    class Door final : public rdma::Listener {
+    class TargetListener final : public rdma::Listener {
       public:
-        Door(TargetControl& control, std::size_t index, std::string name, Subsystem* subsystem)
+        TargetListener(TargetControl& control, std::size_t index, std::string name, Subsystem* subsystem)
             : service(std::move(name)), only(subsystem), control_(control), index_(index) {}
         rdma::ConnectReply on_connect(const rdma::ConnectRequest& request) override {
             return control_.accept(index_, request);
@@ -66,7 +67,7 @@ class TargetControl final : public ConnectionOwner {
     enum class EventKind : std::uint8_t { kConnect, kDisabled, kShutdown, kDraining, kQuiesced };
     struct Event {
         EventKind kind;
-        Connection* connection;
+        TargetConnection* connection;
         Subsystem* subsystem;
         std::uint16_t controller_id;
         std::uint32_t shutdown = 0;
@@ -75,12 +76,12 @@ class TargetControl final : public ConnectionOwner {
     TargetControl(rdma::SoftNic& nic, TargetOptions options);
     Result<void> make_subsystems(std::span<const SubsystemConfig> subsystems);
     Result<void> make_discovery();
-    void add_door(const std::string& service, Subsystem* only);
+    void add_listener(const std::string& service, Subsystem* only);
     Result<void> listen();
     rdma::ConnectReply accept(std::size_t door, const rdma::ConnectRequest& request);
     [[nodiscard]] bool reserve(const std::string& peer, std::uint32_t entries);
     void give_back(const std::string& peer, std::uint32_t entries);
-    rdma::ConnectReply refuse(Door& door, nvme::RdmaRejectStatus status);
+    rdma::ConnectReply refuse(TargetListener& door, nvme::RdmaRejectStatus status);
     OffloadShard& shard_of(Reactor& reactor);
     void post(Event event);
 
@@ -88,20 +89,20 @@ class TargetControl final : public ConnectionOwner {
     void run();
     void handle(const Event& event);
     void decide_connects();
-    void decide(Connection& connection);
-    ConnectOutcome make_queue(Connection& connection, Subsystem& subsystem);
+    void decide(TargetConnection& connection);
+    ConnectOutcome make_queue(TargetConnection& connection, Subsystem& subsystem);
     [[nodiscard]] Subsystem* subsystem_named(std::string_view nqn) const;
-    [[nodiscard]] Subsystem* wanted(const Connection& connection) const;
-    [[nodiscard]] SubsystemCounters& tally_of(const Connection& connection);
-    [[nodiscard]] bool must_wait(const Connection& connection) const;
+    [[nodiscard]] Subsystem* wanted(const TargetConnection& connection) const;
+    [[nodiscard]] SubsystemCounters& tally_of(const TargetConnection& connection);
+    [[nodiscard]] bool must_wait(const TargetConnection& connection) const;
     enum class Why : std::uint8_t { kOrdinary, kSilence };
     void close_queues(Subsystem& subsystem, std::uint16_t controller_id, bool admin_too,
                       Why why = Why::kOrdinary);
     void flush_for_shutdowns(Subsystem& subsystem);
     void expire();
     void destroy_quiesced(bool again);
-    void destroy(Connection& connection);
-    [[nodiscard]] std::vector<Connection*> snapshot() const;
+    void destroy(TargetConnection& connection);
+    [[nodiscard]] std::vector<TargetConnection*> snapshot() const;
 
     rdma::SoftNic& nic_;
     const TargetOptions options_;
@@ -109,14 +110,15 @@ class TargetControl final : public ConnectionOwner {
     std::unique_ptr<DiscoveryDevice> discovery_device_;  // null without ports
     std::shared_ptr<Subsystem> discovery_;
     std::vector<Subsystem*> all_;  // subsystems_, and discovery_
-    std::vector<std::unique_ptr<Door>> doors_;
+    std::vector<std::unique_ptr<TargetListener>> listeners_;
     std::size_t listening_ = 0;
 
     mutable std::mutex mutex_;
     std::condition_variable wake_;      // something is posted, or stop
     std::condition_variable progress_;  // a connection is gone
     std::vector<Event> events_;
-    std::list<std::unique_ptr<Connection>> connections_;  // added by accept, removed by the control thread
+    std::list<std::unique_ptr<TargetConnection>>
+        connections_;  // added by accept, removed by the control thread
     std::map<Reactor*, std::unique_ptr<OffloadShard>> shards_;
     std::uint32_t accepting_ = 0;  // accept() calls under way
     std::uint64_t entries_ = 0;    // queue entries of all connections, those being accepted included
@@ -125,7 +127,7 @@ class TargetControl final : public ConnectionOwner {
     bool stop_thread_ = false;
     bool check_now_ = false;
 
-    std::vector<Connection*> connects_;  // control thread's own: Connect commands to be decided
+    std::vector<TargetConnection*> connects_;  // control thread's own: Connect commands to be decided
     std::thread thread_;
 };
 

@@ -1,8 +1,8 @@
 // target_listen.cpp: makes a target's subsystems and listeners, and accepts RDMA connections, up to Connect.
 #include <gnstor/base/log.hpp>
 
+#include "nvmf/target/shared_budget.hpp"
 #include "nvmf/target/target_control.hpp"
-#include "nvmf/target/turns.hpp"
 
 #include <algorithm>
 
@@ -37,11 +37,11 @@ Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> sub
                          config.nqn);
         subsystems_.push_back(std::make_shared<Subsystem>(std::move(config), options_.controllers));
         const auto& made = subsystems_.back();
-        if (!made->config.service.empty()) add_door(made->config.service, made.get());
+        if (!made->config.service.empty()) add_listener(made->config.service, made.get());
     }
     for (const auto& each : subsystems_) all_.push_back(each.get());
     if (options_.ports.empty()) return {};
-    for (const PortConfig& port : options_.ports) add_door(port.service, nullptr);
+    for (const PortConfig& port : options_.ports) add_listener(port.service, nullptr);
     return make_discovery();
 }
 
@@ -74,13 +74,13 @@ Result<void> TargetControl::make_discovery() {
     return {};
 }
 
-void TargetControl::add_door(const std::string& service, Subsystem* only) {
-    doors_.push_back(std::make_unique<Door>(*this, doors_.size(), service, only));
+void TargetControl::add_listener(const std::string& service, Subsystem* only) {
+    listeners_.push_back(std::make_unique<TargetListener>(*this, listeners_.size(), service, only));
 }
 
 Result<void> TargetControl::listen() {
-    for (; listening_ < doors_.size(); ++listening_)
-        GN_TRY(nic_.listen(doors_[listening_]->service, *doors_[listening_]));
+    for (; listening_ < listeners_.size(); ++listening_)
+        GN_TRY(nic_.listen(listeners_[listening_]->service, *listeners_[listening_]));
     return {};
 }
 
@@ -88,14 +88,14 @@ OffloadShard& TargetControl::shard_of(Reactor& reactor) {
     const std::lock_guard lock(mutex_);
     auto& shard = shards_[&reactor];
     if (shard == nullptr) {
-        TurnOptions turns = options_.turns;
+        SharedBudgetOptions turns = options_.turns;
         turns.staging_bytes = staging_share(turns.staging_bytes, subsystems_.size());
         shard = std::make_unique<OffloadShard>(reactor, turns);
     }
     return *shard;
 }
 
-rdma::ConnectReply TargetControl::refuse(Door& door, nvme::RdmaRejectStatus status) {
+rdma::ConnectReply TargetControl::refuse(TargetListener& door, nvme::RdmaRejectStatus status) {
     const std::lock_guard lock(mutex_);
     ++door.tally().connections_refused;
     return reject(status);
@@ -134,11 +134,12 @@ void TargetControl::give_back(const std::string& peer, std::uint32_t entries) {
 rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRequest& request) {
     const TransportVerdict verdict =
         check_transport_request(request.private_data, options_.controllers.queues);
-    if (verdict.reject) return refuse(*doors_[door], *verdict.reject);
+    if (verdict.reject) return refuse(*listeners_[door], *verdict.reject);
     const std::uint32_t entries = verdict.request.entries;
-    if (!reserve(request.peer, entries)) return refuse(*doors_[door], nvme::RdmaRejectStatus::kNoResources);
-    Subsystem* const only = doors_[door]->only;
-    auto connection = std::make_unique<Connection>(nic_, only, *this, verdict.request, options_.now_ns);
+    if (!reserve(request.peer, entries))
+        return refuse(*listeners_[door], nvme::RdmaRejectStatus::kNoResources);
+    Subsystem* const only = listeners_[door]->only;
+    auto connection = std::make_unique<TargetConnection>(nic_, only, *this, verdict.request, options_.now_ns);
     connection->record.accepted_ns = options_.now_ns();
     connection->record.subsystem = only;
     connection->record.door = door;
@@ -150,7 +151,7 @@ rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRe
     progress_.notify_all();
     if (!qp.ok()) {
         give_back(request.peer, entries);
-        ++doors_[door]->tally().connections_refused;
+        ++listeners_[door]->tally().connections_refused;
         log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
         return reject(nvme::RdmaRejectStatus::kNoResources);
     }

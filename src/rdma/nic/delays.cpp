@@ -9,22 +9,22 @@
 
 namespace gnstor::rdma {
 
-Delays& Engine::delays() {
+Delays& NicEngine::delays() {
     if (delays_ == nullptr) delays_ = std::make_unique<Delays>();
     return *delays_;
 }
 
 /// The entry is held already; `peer` is its offload end, whose NIC has a modelled link.
-void Engine::delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
-                           const InboundMessage& message) {
+void NicEngine::delay_message(QueuePair& sender, QueuePair& peer, std::uint64_t index,
+                              const InboundMessage& message) {
     const std::uint64_t now = simt::now_ns();
     const std::uint64_t arrival =
         peer.nic->link->to_node_with_fetch(now, message.bytes, peer.sink->fetch_bytes(message));
     delays().messages.add(now, arrival, DelayedMessage{&sender, index, message});
 }
 
-void Engine::delay_send(QueuePair& from, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
-                        std::uint32_t written_before) {
+void NicEngine::delay_send(QueuePair& from, const void* data, std::uint32_t bytes,
+                           std::uint32_t invalidate_rkey, std::uint32_t written_before) {
     const std::uint64_t now = simt::now_ns();
     DelayedSend send{&from, bytes, invalidate_rkey, {}};
     std::memcpy(send.data, data, bytes);
@@ -32,7 +32,7 @@ void Engine::delay_send(QueuePair& from, const void* data, std::uint32_t bytes, 
 }
 
 /// Counts undelivered messages as work too, so that the thread does not sleep through their arrival.
-std::uint32_t Engine::deliver_delayed() {
+std::uint32_t NicEngine::deliver_delayed() {
     if (delays_->messages.empty() && delays_->sends.empty()) return 0;
     const std::uint64_t now = simt::now_ns();
     std::uint32_t work = 1;
@@ -55,7 +55,7 @@ std::uint32_t Engine::deliver_delayed() {
 
 /// Called before the queue pair may be destroyed. The queue pair is quiesced: none of its messages is
 /// held.
-void Engine::forget_delayed(const QueuePair& qp) {
+void NicEngine::forget_delayed(const QueuePair& qp) {
     delays_->messages.take_if([&](const DelayedMessage& d) { return d.sender == &qp; },
                               [](const DelayedMessage&) {});
     delays_->sends.take_if([&](const DelayedSend& d) { return d.from == &qp; }, [](const DelayedSend&) {});

@@ -13,19 +13,19 @@ namespace gnstor::rdma {
 
 using simt::Scope;
 
-Engine::Engine(Reactor& reactor) : reactor_(reactor) {
+NicEngine::NicEngine(Reactor& reactor) : reactor_(reactor) {
     dirty_.reserve(64);
     gathered_.reserve(kBatch);
 }
 
-Engine::~Engine() = default;
+NicEngine::~NicEngine() = default;
 
-void Engine::attach(QueuePair& qp) {
+void NicEngine::attach(QueuePair& qp) {
     queue_pairs_.push_back(&qp);
     dirty_.reserve(queue_pairs_.size());
 }
 
-void Engine::detach(QueuePair& qp) {
+void NicEngine::detach(QueuePair& qp) {
     std::erase(queue_pairs_, &qp);
     std::erase(dirty_, &qp);
     qp.dirty = false;
@@ -33,13 +33,13 @@ void Engine::detach(QueuePair& qp) {
     if (delays_ != nullptr) forget_delayed(qp);
 }
 
-void Engine::mark_dirty(QueuePair& qp) {
+void NicEngine::mark_dirty(QueuePair& qp) {
     if (qp.dirty) return;
     qp.dirty = true;
     dirty_.push_back(&qp);  // attach() reserved room for all
 }
 
-std::uint32_t Engine::poll() {
+std::uint32_t NicEngine::poll() {
     running_engine = this;
     // By index: a queue pair that fails tells its sink, which may fail others and so extend noted_.
     for (std::size_t i = 0; i < noted_.size(); ++i) noted_[i]->on_round();
@@ -70,7 +70,7 @@ std::uint32_t Engine::poll() {
 
 /// Reads the record if the bell changed. Checking a bell is cheap (a cache line holds eight); the record
 /// says what is posted.
-void Engine::look_at_bell(QueuePair& qp) {
+void NicEngine::look_at_bell(QueuePair& qp) {
     // Acquire: pairs with the lane's release of the bell (simt::store_mmio64_release), so the record is
     // at least as new.
     const std::uint64_t bell = simt::load_acquire<Scope::kSystem>(qp.config.bell);
@@ -95,7 +95,7 @@ void Engine::look_at_bell(QueuePair& qp) {
     if (qp.strict() && !qp.in_error()) strict_check_bell(qp, bell);
 }
 
-std::uint32_t Engine::gather_entries() {
+std::uint32_t NicEngine::gather_entries() {
     gathered_.clear();
     std::uint32_t flushed = 0;
     const std::size_t n = queue_pairs_.size();
@@ -129,7 +129,7 @@ std::uint32_t Engine::gather_entries() {
     return static_cast<std::uint32_t>(gathered_.size()) + flushed;
 }
 
-void Engine::complete(QueuePair& qp, std::uint64_t index) {
+void NicEngine::complete(QueuePair& qp, std::uint64_t index) {
     const InFlight& flight = qp.flight(index);
     CompletionFields fields;
     fields.qpn = qp.qpn;
@@ -147,7 +147,7 @@ void Engine::complete(QueuePair& qp, std::uint64_t index) {
 
 /// Completes finished entries in order. In a collapsed queue only the newest of a run: it would overwrite
 /// the others.
-void Engine::retire(QueuePair& qp) {
+void NicEngine::retire(QueuePair& qp) {
     const bool collapsed = qp.send_cq->collapsed();
     bool owed = false;
     while (qp.retired < qp.executed) {
@@ -176,7 +176,7 @@ void Engine::retire(QueuePair& qp) {
     if (owed) complete(qp, qp.retired - 1);
 }
 
-void Engine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
+void NicEngine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
     CompletionFields fields;
     fields.qpn = qp.qpn;
     fields.wqe_counter = static_cast<std::uint16_t>(qp.receives_used++);
@@ -188,7 +188,7 @@ void Engine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
 
 /// A queue pair in error completes its receives as flushed, also those posted later; at most kBatch per
 /// round, so that others are served. Returns how many.
-std::uint32_t Engine::flush_receives(QueuePair& qp) {
+std::uint32_t NicEngine::flush_receives(QueuePair& qp) {
     if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return 0;
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kReceiveRecord));
@@ -199,7 +199,7 @@ std::uint32_t Engine::flush_receives(QueuePair& qp) {
     return flushed;
 }
 
-void Engine::to_error(QueuePair& qp) {
+void NicEngine::to_error(QueuePair& qp) {
     if (qp.in_error()) return;
     // Sequentially consistent with open_window on other threads, which counts and then checks the state:
     // no window opens after the wait for windows began.
@@ -217,18 +217,18 @@ void Engine::to_error(QueuePair& qp) {
         let_go(qp, i);
 }
 
-void Engine::fail(QueuePair& qp) {
+void NicEngine::fail(QueuePair& qp) {
     to_error(qp);
     if (QueuePair* peer = qp.peer.load(std::memory_order_acquire)) to_error(*peer);
 }
 
-void Engine::finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome) {
+void NicEngine::finish_entry(QueuePair& qp, std::uint64_t index, std::uint8_t syndrome) {
     if (index < qp.retired || index >= qp.executed) return;
     qp.flight(index).syndrome = syndrome;
     let_go(qp, index);
 }
 
-void Engine::release(QueuePair& qp, std::uint64_t token) {
+void NicEngine::release(QueuePair& qp, std::uint64_t token) {
     if (qp.remote != nullptr) return qp.remote->release(token);
     QueuePair* const sender = qp.peer.load(std::memory_order_acquire);
     if (sender == nullptr || token_incarnation(token) != (sender->incarnation & 0xFFFFu))
@@ -238,7 +238,7 @@ void Engine::release(QueuePair& qp, std::uint64_t token) {
     let_go(*sender, index);
 }
 
-void Engine::let_go(QueuePair& sender, std::uint64_t index) {
+void NicEngine::let_go(QueuePair& sender, std::uint64_t index) {
     InFlight& flight = sender.flight(index);
     if (!flight.held) return;
     flight.held = false;

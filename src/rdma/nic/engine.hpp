@@ -21,12 +21,12 @@ namespace gnstor::rdma {
 struct Delays;      // delays.hpp
 class RemoteQueue;  // remote_queue.hpp
 
-class Engine final : public Poller {
+class NicEngine final : public Poller {
   public:
     static constexpr std::uint32_t kBatch = 32;
 
-    explicit Engine(Reactor& reactor);
-    ~Engine() override;
+    explicit NicEngine(Reactor& reactor);
+    ~NicEngine() override;
     std::uint32_t poll() override;
     [[nodiscard]] Reactor& reactor() const noexcept { return reactor_; }
 

@@ -42,12 +42,12 @@ void store_message(std::byte* to, std::span<const Segment> parts, std::uint32_t 
 
 }  // namespace
 
-void Engine::Gather::unpin() noexcept {
+void NicEngine::Gather::unpin() noexcept {
     for (std::uint32_t i = 0; i < count; ++i) regions[i]->unpin();
     count = 0;
 }
 
-void Engine::execute(QueuePair& qp, std::uint64_t index) {
+void NicEngine::execute(QueuePair& qp, std::uint64_t index) {
     InFlight& flight = qp.flight(index);
     flight.entry = qp.config.send_ring[index & (qp.config.send_entries - 1)];
     flight.region_count = 0;
@@ -87,7 +87,7 @@ void Engine::execute(QueuePair& qp, std::uint64_t index) {
 
 /// Checks index, queue pair number, size and signature: a wrong one means that the program that posts has
 /// a bug.
-std::uint8_t Engine::check_entry(QueuePair& qp, std::uint64_t index, const mlx5::SendEntry& entry) {
+std::uint8_t NicEngine::check_entry(QueuePair& qp, std::uint64_t index, const mlx5::SendEntry& entry) {
     const mlx5::ControlSegment& control = entry.control;
     const std::uint32_t segments = mlx5::control_segments(control);
     const char* fault = nullptr;
@@ -101,8 +101,8 @@ std::uint8_t Engine::check_entry(QueuePair& qp, std::uint64_t index, const mlx5:
     return mlx5::kLocalQpOperationError;
 }
 
-std::uint8_t Engine::gather_local(QueuePair& qp, const mlx5::SendEntry& entry, std::uint32_t first,
-                                  std::uint32_t access, Gather& out) {
+std::uint8_t NicEngine::gather_local(QueuePair& qp, const mlx5::SendEntry& entry, std::uint32_t first,
+                                     std::uint32_t access, Gather& out) {
     const std::uint32_t segments = mlx5::control_segments(entry.control) - 1;
     if (segments <= first) return mlx5::kLocalQpOperationError;
     for (std::uint32_t i = first; i < segments; ++i) {
@@ -127,7 +127,8 @@ std::uint8_t Engine::gather_local(QueuePair& qp, const mlx5::SendEntry& entry, s
 }
 
 /// Executes an entry whose peer is in another process: it ends when the link calls finish_entry().
-std::uint8_t Engine::run_remote(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
+std::uint8_t NicEngine::run_remote(QueuePair& qp, std::uint64_t index, InFlight& flight,
+                                   std::uint8_t opcode) {
     const bool one_sided = opcode == mlx5::kRdmaWrite || opcode == mlx5::kRdmaRead;
     Gather local;
     if (const std::uint8_t fault =
@@ -153,7 +154,7 @@ std::uint8_t Engine::run_remote(QueuePair& qp, std::uint64_t index, InFlight& fl
     return mlx5::kSyndromeNone;
 }
 
-std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
+std::uint8_t NicEngine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flight, std::uint8_t opcode) {
     if (qp.remote != nullptr) return run_remote(qp, index, flight, opcode);
     Gather local;
     if (const std::uint8_t fault = gather_local(qp, flight.entry, 0, 0, local); fault != mlx5::kSyndromeNone)
@@ -198,7 +199,7 @@ std::uint8_t Engine::run_send(QueuePair& qp, std::uint64_t index, InFlight& flig
 }
 
 /// RDMA WRITE and RDMA READ between the local segments, in order, and one range of the peer.
-std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write) {
+std::uint8_t NicEngine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, bool write) {
     Gather local;
     if (const std::uint8_t fault = gather_local(qp, entry, 1, write ? 0u : std::uint32_t{kLocalWrite}, local);
         fault != mlx5::kSyndromeNone)
@@ -233,7 +234,7 @@ std::uint8_t Engine::run_one_sided(QueuePair& qp, const mlx5::SendEntry& entry, 
 
 /// Whether a receive is posted. Lanes write the record after every poll, so its cache line is read only
 /// when all receives known to be posted are used.
-bool Engine::has_receive(QueuePair& to) {
+bool NicEngine::has_receive(QueuePair& to) {
     if (to.receives_seen != to.receives_used) return true;
     // Acquire: pairs with the poster's release of the receive record: the receive entries are complete,
     // and lanes no longer read their buffers.
@@ -245,13 +246,13 @@ bool Engine::has_receive(QueuePair& to) {
     return waiting != 0;
 }
 
-const mlx5::DataSegment* Engine::next_receive(QueuePair& qp) {
+const mlx5::DataSegment* NicEngine::next_receive(QueuePair& qp) {
     if (!has_receive(qp)) return nullptr;
     return &qp.config.receive_ring[qp.receives_used & (qp.config.receive_entries - 1)];
 }
 
-std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
-                             std::uint32_t invalidate_rkey, bool invalidate) {
+std::uint8_t NicEngine::deliver(QueuePair& to, std::span<const Segment> message, std::uint32_t bytes,
+                                std::uint32_t invalidate_rkey, bool invalidate) {
     if (!has_receive(to)) {
         count(to.nic->tally.mine().rnr);
         if (to.strict()) strict_violation(to, "missing receive", to.receives_used);
@@ -300,8 +301,8 @@ std::uint8_t Engine::deliver(QueuePair& to, std::span<const Segment> message, st
     return fault;
 }
 
-void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
-                  std::uint32_t written_before) {
+void NicEngine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uint32_t invalidate_rkey,
+                     std::uint32_t written_before) {
     if (!qp.ready()) return;  // in error: the sink has been told
     QueuePair* const peer = qp.peer.load(std::memory_order_acquire);
     const bool remote = qp.remote != nullptr;
@@ -321,8 +322,8 @@ void Engine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::uin
         deliver_send(qp, *peer, data, bytes, invalidate_rkey);
 }
 
-void Engine::deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
-                          std::uint32_t invalidate_rkey) {
+void NicEngine::deliver_send(QueuePair& from, QueuePair& to, const void* data, std::uint32_t bytes,
+                             std::uint32_t invalidate_rkey) {
     const Segment part{static_cast<const std::byte*>(data), bytes};
     if (deliver(to, {&part, 1}, bytes, invalidate_rkey, invalidate_rkey != 0) != mlx5::kSyndromeNone)
         fail(from);

@@ -20,7 +20,7 @@ namespace gnstor::rdma {
 
 class LateWindows final : public Poller {
   public:
-    LateWindows(Engine& engine, std::uint32_t rounds, std::uint64_t seed)
+    LateWindows(NicEngine& engine, std::uint32_t rounds, std::uint64_t seed)
         : engine_(engine), rounds_(rounds), dice_(mix64(seed)) {
         engine_.reactor().add(*this);
     }
@@ -47,7 +47,7 @@ class LateWindows final : public Poller {
     };
     [[nodiscard]] bool fetch(Late& late);
 
-    Engine& engine_;
+    NicEngine& engine_;
     const std::uint32_t rounds_;
     SplitMix64 dice_;
     std::uint64_t next_cookie_ = 1;

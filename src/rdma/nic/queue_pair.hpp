@@ -27,11 +27,11 @@
 
 namespace gnstor::rdma {
 
-class Engine;
+class NicEngine;
 class RemoteQueue;  // remote_queue.hpp
 
 /// The engine that runs in the calling thread; null in other threads.
-constinit inline thread_local const Engine* running_engine = nullptr;
+constinit inline thread_local const NicEngine* running_engine = nullptr;
 
 /// Counters of one NIC; engines write them, each in its own stripe; any thread reads them.
 struct NicTally {
@@ -86,7 +86,7 @@ struct QueuePair {
     CompletionQueue* receive_cq = nullptr;
 
     std::atomic<QpState> state{QpState::kReset};
-    std::atomic<Engine*> engine{nullptr};
+    std::atomic<NicEngine*> engine{nullptr};
     std::atomic<std::uint32_t> holds{0};  ///< written by the engine's thread alone
     /// open_window calls that run, and open windows, of this (offload) queue pair: counted here by the
     /// engine's thread, below by all others. Either may be negative; once no new window can open, the sum

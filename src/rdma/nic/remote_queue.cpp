@@ -23,7 +23,7 @@ constexpr std::uint64_t window_cookie(std::uint32_t index, std::uint32_t generat
 }
 }  // namespace
 
-RemoteQueue::RemoteQueue(Engine& engine, QueuePair& qp, Side side, std::uint32_t messages,
+RemoteQueue::RemoteQueue(NicEngine& engine, QueuePair& qp, Side side, std::uint32_t messages,
                          std::uint32_t message_bytes)
     : engine_(engine), qp_(qp), side_(side), message_bytes_(message_bytes), buffer_held_(messages) {
     if (messages != 0)

@@ -36,7 +36,7 @@ class RemoteQueue final : public Endpoint {
   public:
     enum class Side : std::uint8_t { kConnects, kAccepts };
     /// `messages`, `message_bytes`: of an offload queue pair (ConnectReply). `engine` is its thread's.
-    RemoteQueue(Engine& engine, QueuePair& qp, Side side, std::uint32_t messages,
+    RemoteQueue(NicEngine& engine, QueuePair& qp, Side side, std::uint32_t messages,
                 std::uint32_t message_bytes);
     ~RemoteQueue() override;
     RemoteQueue(const RemoteQueue&) = delete;
@@ -110,7 +110,7 @@ class RemoteQueue final : public Endpoint {
         return message_memory_.get() + std::size_t{index} * message_bytes_;
     }
 
-    Engine& engine_;
+    NicEngine& engine_;
     QueuePair& qp_;
     const Side side_;
     Link* link_ = nullptr;

@@ -43,14 +43,14 @@ std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& e
 
 }  // namespace
 
-void Engine::strict_violation(QueuePair& qp, const char* what, std::uint64_t index) {
+void NicEngine::strict_violation(QueuePair& qp, const char* what, std::uint64_t index) {
     count(qp.nic->tally.mine().strict_violations);
     log_error("rdma: strict mode: {}: queue pair {:#x}: {} (entry {}, seed {})", qp.nic->address, qp.qpn,
               what, index, qp.nic->options.seed);
 }
 
 /// The bell must name an entry of this queue pair that the record covers.
-void Engine::strict_check_bell(QueuePair& qp, std::uint64_t bell) {
+void NicEngine::strict_check_bell(QueuePair& qp, std::uint64_t bell) {
     const std::uint32_t behind =
         (static_cast<std::uint32_t>(qp.posted) - 1 - mlx5::bell_index(bell)) & mlx5::kIndexMask;
     if (mlx5::bell_qpn(bell) == qp.qpn && behind < qp.config.send_entries) return;
@@ -58,12 +58,12 @@ void Engine::strict_check_bell(QueuePair& qp, std::uint64_t bell) {
     fail(qp);
 }
 
-void Engine::strict_remember(QueuePair& qp, InFlight& flight) {
+void NicEngine::strict_remember(QueuePair& qp, InFlight& flight) {
     flight.payload_crc = payload_crc(qp, flight.entry).value_or(0);
     flight.delay = static_cast<std::uint32_t>(qp.dice.below(4));
 }
 
-bool Engine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
+bool NicEngine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
     const InFlight& flight = qp.flight(index);
     const mlx5::SendEntry now = qp.config.send_ring[index & (qp.config.send_entries - 1)];
     const char* fault = nullptr;
@@ -77,7 +77,7 @@ bool Engine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
 }
 
 /// Checks one random entry that is executed and not retired.
-void Engine::strict_reread(QueuePair& qp) {
+void NicEngine::strict_reread(QueuePair& qp) {
     const std::uint64_t open = qp.executed - qp.retired;
     if (open == 0 || qp.dice.below(4) != 0) return;
     const std::uint64_t index = qp.retired + qp.dice.below(open);

@@ -25,7 +25,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include "rdma/roce/cm_messages.hpp"
-#include "rdma/roce/standing.hpp"
+#include "rdma/roce/peer_trust.hpp"
 #include "rdma/roce/transport.hpp"
 
 #include <array>
@@ -101,7 +101,7 @@ class ConnectionManager {
 
     /// `standing`: of the sender of a REQ.
     void on_message(TimeNs now, const Gid& peer, const CmMessage& message,
-                    Standing standing = Standing::kNew);
+                    PeerTrust standing = PeerTrust::kNew);
     /// Whether `message` carries an id that we told only its sender, and that others cannot guess.
     [[nodiscard]] bool expects(const Gid& peer, const CmMessage& message) noexcept;
     /// The next message to send, and its destination.
@@ -144,7 +144,7 @@ class ConnectionManager {
         std::uint32_t tries = 0;
         TimeNs deadline = kNever;
         TimeNs begun = 0;  ///< passive: when the REQ came
-        Standing standing = Standing::kNew;
+        PeerTrust standing = PeerTrust::kNew;
         Gid peer{};
         std::unique_ptr<Words> words;  ///< null in a free slot
         std::uint8_t events = 0;       ///< bits of CmEventKind
@@ -175,15 +175,15 @@ class ConnectionManager {
         return slot.state == State::kRequestSent ? options_.request_retries : options_.retries;
     }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
-    bool make_room_for(TimeNs now, const Gid& peer, Standing standing);
-    [[nodiscard]] Slot* least_worth_keeping(TimeNs now, Standing standing, bool of_its_like) noexcept;
+    bool make_room_for(TimeNs now, const Gid& peer, PeerTrust standing);
+    [[nodiscard]] Slot* least_worth_keeping(TimeNs now, PeerTrust standing, bool of_its_like) noexcept;
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
     /// `farewell`: a last message, repeated until the deadline when the peer repeats its own.
     void close(TimeNs now, Slot& slot, CmEnd end, const CmMessage* farewell = nullptr);
     void give_up(TimeNs now, Slot& slot, CmEnd end);
     void release(Slot& slot) noexcept;
-    void on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing);
+    void on_request(TimeNs now, const Gid& peer, const CmMessage& request, PeerTrust standing);
     void on_reply(TimeNs now, Slot& slot, const CmMessage& reply);
     void answer(const Gid& peer, const CmMessage& to, CmKind kind, RejectReason reason,
                 std::uint8_t about) noexcept;

@@ -72,7 +72,7 @@ bool ConnectionManager::peer_may_begin(const Gid& peer) const noexcept {
 // ones do. Candidates: those of lower standing than the newcomer's; with `of_its_like` also those of
 // equal standing, except proven ones. Lowest standing first, then those whose peer should have answered
 // by now; ties at random, so that even in a flood some survive until an answer comes.
-ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Standing standing,
+ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, PeerTrust standing,
                                                                 bool of_its_like) noexcept {
     const auto rank = [&](const Slot& slot) {
         return std::pair{slot.standing, now < slot.begun + kAnswersWithinNs};
@@ -82,7 +82,7 @@ ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Stan
     for (const std::uint16_t at : half_open_) {
         Slot& slot = slots_[at];
         const bool may_lose = slot.standing < standing ||
-                              (of_its_like && slot.standing == standing && standing != Standing::kProven);
+                              (of_its_like && slot.standing == standing && standing != PeerTrust::kProven);
         if (!may_lose) continue;
         if (chosen != nullptr && rank(slot) > rank(*chosen)) continue;
         if (chosen == nullptr || rank(slot) < rank(*chosen)) alike = 0;
@@ -94,7 +94,7 @@ ConnectionManager::Slot* ConnectionManager::least_worth_keeping(TimeNs now, Stan
 // Drops a half-open connection in favour of `peer`: the oldest of the peer that has most of them, if
 // those are at least two more than `peer` has; never one of higher standing. Peers are identified by a
 // keyed hash here, so two may be counted as one.
-bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, Standing standing) {
+bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, PeerTrust standing) {
     std::array<std::uint16_t, 4096> counts{};
     const auto place = [&](const Gid& gid) {
         std::uint64_t halves[2];
@@ -141,7 +141,8 @@ void ConnectionManager::answer(const Gid& peer, const CmMessage& to, CmKind kind
     one.message.about = about;
 }
 
-void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request, Standing standing) {
+void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage& request,
+                                   PeerTrust standing) {
     if (Slot* known = find_request(peer, request)) {
         // A repeated REQ: our answer, if there was one, got lost.
         const bool answered =
@@ -205,7 +206,8 @@ void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply)
     slot.events |= bit(CmEventKind::kConnected);
 }
 
-void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message, Standing standing) {
+void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message,
+                                   PeerTrust standing) {
     if (message.kind == CmKind::kRequest) return on_request(now, peer, message, standing);
     Slot* slot = find(message.remote_id);
     // Before the REP we do not know the peer's id.

@@ -4,8 +4,8 @@
 #include <gnstor/base/steps.hpp>
 
 #include "ssd/drive/backbone.hpp"
-#include "ssd/drive/bad_pages_told.hpp"
 #include "ssd/drive/command_path.hpp"
+#include "ssd/drive/scrub_failure_log.hpp"
 #include "ssd/drive/service_units.hpp"
 #include "ssd/flash/fault/fault_flash.hpp"
 
@@ -31,7 +31,7 @@ Result<std::unique_ptr<deengine::Engine>> mount_engine(const FlashParts& parts,
     for (const auto& part : parts) flashes.push_back(part.get());
     if (parts.size() == 1 || units.empty())
         return deengine::Engine::mount(flashes, metadata, options, sink, &report);
-    const auto mount = [&](const deengine::EngineOptions& o, const deengine::VolumeLives& lives,
+    const auto mount = [&](const deengine::EngineOptions& o, const deengine::VolumeRegistry& lives,
                            deengine::CompletionSink& answers, deengine::RecoveryReport& found) {
         return ServiceUnits::mount(parts, units, front, o, lives, answers, found);
     };
@@ -73,7 +73,7 @@ struct Drive::Impl {
     StoreIdentity identity;
     FlashParts flash;
     CommandPath path;
-    BadPagesTold bad_pages_told;  // by all service units, so it outlives them
+    ScrubFailureLog bad_pages_told;  // by all service units, so it outlives them
     std::unique_ptr<deengine::Engine> engine;
     deengine::RecoveryReport recovery{};
 };
@@ -142,7 +142,7 @@ Result<void> Drive::Impl::mount() {
     engine_options.same_boot = identity.same_boot;
     engine_options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     engine_options.scrub_pages_per_second = options.scrub_pages_per_second;
-    engine_options.on_bad_page = [this](const deengine::BadPlace& bad) {
+    engine_options.on_scrub_error = [this](const deengine::ScrubError& bad) {
         bad_pages_told.tell(identity.serial, bad);
     };
     engine_options.on_settled = [this] {

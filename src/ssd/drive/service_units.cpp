@@ -141,7 +141,7 @@ void ServiceUnit::flush() {
 
 Result<std::unique_ptr<deengine::ShardPort>> ServiceUnits::mount(
     std::span<const std::unique_ptr<deengine::Flash>> parts, std::span<Reactor* const> reactors,
-    Reactor& front, const deengine::EngineOptions& options, const deengine::VolumeLives& lives,
+    Reactor& front, const deengine::EngineOptions& options, const deengine::VolumeRegistry& lives,
     deengine::CompletionSink& sink, RecoveryReport& report) {
     std::unique_ptr<ServiceUnits> units(new ServiceUnits(sink));
     const std::size_t count = parts.size();

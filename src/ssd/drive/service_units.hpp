@@ -109,7 +109,7 @@ class ServiceUnits final : public deengine::ShardPort {
     /// reactors[i % size]. `front` polls the engine.
     static Result<std::unique_ptr<deengine::ShardPort>> mount(
         std::span<const std::unique_ptr<deengine::Flash>> parts, std::span<Reactor* const> reactors,
-        Reactor& front, const deengine::EngineOptions& options, const deengine::VolumeLives& lives,
+        Reactor& front, const deengine::EngineOptions& options, const deengine::VolumeRegistry& lives,
         deengine::CompletionSink& sink, deengine::RecoveryReport& report);
     /// Removes the units from their reactors. Not to be called on a unit's thread, except the front's own.
     ~ServiceUnits() override;

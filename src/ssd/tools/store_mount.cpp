@@ -49,7 +49,7 @@ Result<std::unique_ptr<Mounted>> mount(FlashParts parts, deengine::MetadataStore
     options.same_boot = identity.same_boot;
     options.block_limit = identity.capacity_bytes / nvme::kBlockBytes;
     const auto mount_shards =
-        [&](const deengine::EngineOptions& of_shard, const deengine::VolumeLives& lives,
+        [&](const deengine::EngineOptions& of_shard, const deengine::VolumeRegistry& lives,
             deengine::CompletionSink& sink,
             deengine::RecoveryReport& sum) -> Result<std::unique_ptr<deengine::ShardPort>> {
         std::vector<std::unique_ptr<Shard>> shards;

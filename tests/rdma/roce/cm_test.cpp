@@ -291,7 +291,7 @@ TEST(RoceCm, APeerThatWasConnectedBeforeKeepsAllThatItOpensInAFloodOfFirstReques
     request.kind = CmKind::kRequest;
     request.service_id = kService;
     std::uint32_t asked = 0;
-    const auto ask = [&](std::uint32_t from, Standing standing) {
+    const auto ask = [&](std::uint32_t from, PeerTrust standing) {
         request.local_id = request.transaction = ++asked;
         manager.on_message(asked, address_of(from), request, standing);
     };
@@ -311,14 +311,14 @@ TEST(RoceCm, APeerThatWasConnectedBeforeKeepsAllThatItOpensInAFloodOfFirstReques
     // One each, as from forged addresses.
     const auto flood = [&] {
         for (std::uint32_t from = 0; from < 200; ++from) {
-            ask(from, Standing::kNew);
+            ask(from, PeerTrust::kNew);
             look();
         }
     };
     flood();
     ASSERT_EQ(manager.half_open(), options.half_open_max);
     for (std::uint32_t i = 0; i < kOpens; ++i) {
-        ask(kProvenPeer, Standing::kProven);
+        ask(kProvenPeer, PeerTrust::kProven);
         look();
         flood();
     }

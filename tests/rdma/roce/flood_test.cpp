@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "rdma/roce/connection_manager.hpp"
-#include "rdma/roce/message_budget.hpp"
-#include "rdma/roce/standing.hpp"
+#include "rdma/roce/message_rate_limiter.hpp"
+#include "rdma/roce/peer_trust.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
 
@@ -117,7 +117,7 @@ class Machine {
     static bool real(const Gid& gid) { return gid[13] == 0 && gid[14] == 0 && gid[15] == 0 && gid[12] < 250; }
 
     bool take(TimeNs now, const Coming& one) {
-        Standing standing = Standing::kNew;
+        PeerTrust standing = PeerTrust::kNew;
         if (told_apart_)
             standing = one.message.kind == CmKind::kRequest ? standing_.of_request(now, one.from, one.message)
                                                             : standing_.of_peer(now, one.from);
@@ -153,8 +153,8 @@ class Machine {
 
     const bool told_apart_;
     ConnectionManager manager_;
-    MessageBudget budget_;
-    PeerStanding standing_;
+    MessageRateLimiter budget_;
+    PeerTrustTable standing_;
     SplitMix64 dice_;
     std::multimap<TimeNs, Coming> coming_;
     std::uint32_t connected_ = 0;
@@ -169,7 +169,7 @@ double kept(double takers) {
 /// That a REQ is remembered when it comes again.
 double remembered(double a_second, TimeNs later) {
     return std::exp(-a_second * static_cast<double>(later) / kSecond /
-                    static_cast<double>(PeerStanding::kRequests));
+                    static_cast<double>(PeerTrustTable::kRequests));
 }
 /// docs/wire.md, "Floods": that a peer with its eight tries connects.
 double computed(const Flood& flood) {

@@ -3,7 +3,7 @@
 #include <gnstor/base/hash.hpp>
 
 #include "cm_rig.hpp"
-#include "rdma/roce/message_budget.hpp"
+#include "rdma/roce/message_rate_limiter.hpp"
 
 using namespace gnstor;
 using namespace gnstor::rdma::roce;
@@ -19,7 +19,7 @@ struct Outcome {
     std::uint32_t honest = 0, flood = 0;
 };
 Outcome contend(std::uint32_t floods, std::uint64_t a_second, bool known = false) {
-    MessageBudget budget({.seed = 99});
+    MessageRateLimiter budget({.seed = 99});
     Outcome out;
     const TimeNs step = kSecond / a_second;
     TimeNs honest_at = kSecond;
@@ -32,7 +32,7 @@ Outcome contend(std::uint32_t floods, std::uint64_t a_second, bool known = false
     return out;
 }
 
-TEST(MessageBudget, OnePeersFloodTakesHalfAtMostAndAFewPeersFloodsAreInNobodysWay) {
+TEST(MessageRateLimiter, OnePeersFloodTakesHalfAtMostAndAFewPeersFloodsAreInNobodysWay) {
     const Outcome one = contend(1, 100'000);
     EXPECT_EQ(one.honest, 200u);
     EXPECT_LE(one.flood, 20u * 5'000 + 1'024);
@@ -45,21 +45,21 @@ TEST(MessageBudget, OnePeersFloodTakesHalfAtMostAndAFewPeersFloodsAreInNobodysWa
     }
 }
 
-TEST(MessageBudget, WhoIsKnownNeedsNothingOfTheCommonPart) {
-    MessageBudget budget({.at_once = 4, .a_second = 1, .seed = 7});
+TEST(MessageRateLimiter, WhoIsKnownNeedsNothingOfTheCommonPart) {
+    MessageRateLimiter budget({.at_once = 4, .a_second = 1, .seed = 7});
     for (std::uint32_t i = 0; i < 100; ++i) (void)budget.take(1, address_of(i), false);
     EXPECT_FALSE(budget.take(1, address_of(120), false));
     EXPECT_TRUE(budget.take(1, address_of(121), true));
 }
 
-TEST(MessageBudget, ManyConnectionsOfOnePeerAtOnceAreServed) {
-    MessageBudget budget({.seed = 3});
+TEST(MessageRateLimiter, ManyConnectionsOfOnePeerAtOnceAreServed) {
+    MessageRateLimiter budget({.seed = 3});
     for (std::uint32_t i = 0; i < 1'000; ++i) ASSERT_TRUE(budget.take(kSecond, address_of(1), false)) << i;
     EXPECT_TRUE(budget.take(kSecond, address_of(2), false));
 }
 
-TEST(MessageBudget, TimeThatStandsStillOrGoesBackGivesNothing) {
-    MessageBudget budget({.of_source_at_once = 8, .of_source_a_second = 1, .seed = 3});
+TEST(MessageRateLimiter, TimeThatStandsStillOrGoesBackGivesNothing) {
+    MessageRateLimiter budget({.of_source_at_once = 8, .of_source_a_second = 1, .seed = 3});
     for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(budget.take(5 * kSecond, address_of(1), true));
     EXPECT_FALSE(budget.take(5 * kSecond, address_of(1), true));
     EXPECT_FALSE(budget.take(kSecond, address_of(1), true));

@@ -37,7 +37,7 @@ Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
         return error(Errc::kState,
                      "cannot connect queue pairs {:#x} and {:#x}: reset those that were used before",
                      from.qpn, to.qpn);
-    Engine* engine = to.engine.load();
+    NicEngine* engine = to.engine.load();
     if (from.offload() && !to.offload()) engine = from.engine.load();
     if (from.offload() && to.offload() && from.engine.load() != engine)
         return error(Errc::kUnsupported, "cannot connect two offload queue pairs of different pollers");
@@ -61,8 +61,8 @@ Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
 void LoopWire::Impl::send_home(QueuePair& qp) {
     const auto nic = nics.find(qp.nic->address);
     if (nic == nics.end() || qp.offload()) return;
-    Engine* const home = nic->second->impl_->homes[qp.qpn % SoftNic::Impl::kQueuePairs];
-    Engine* const engine = qp.engine.load();
+    NicEngine* const home = nic->second->impl_->homes[qp.qpn % SoftNic::Impl::kQueuePairs];
+    NicEngine* const engine = qp.engine.load();
     if (home == engine) return;
     engine->reactor().run([&] { engine->detach(qp); });
     qp.engine.store(home);
@@ -116,7 +116,7 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     if (qp != nullptr && other != nullptr) joined = impl_->wire->establish(*qp, *other);
     if (!joined.ok()) {
         if (other != nullptr) {  // the acceptor must not wait for a peer that will never come
-            Engine* const engine = other->engine.load();
+            NicEngine* const engine = other->engine.load();
             engine->reactor().run([=] { engine->fail(*other); });
         }
         return std::move(joined).error();
@@ -128,7 +128,7 @@ void SoftNic::disconnect(QpNumber number) {
     const std::lock_guard lock(impl_->wire->mutex);
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return;
-    Engine* const engine = qp->engine.load();
+    NicEngine* const engine = qp->engine.load();
     engine->reactor().run([=] { engine->fail(*qp); });
 }
 

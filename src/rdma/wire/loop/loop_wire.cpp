@@ -19,10 +19,10 @@ LoopWire::~LoopWire() {
     impl_->answerer.join();
 }
 
-Engine& LoopWire::Impl::acquire_engine(Reactor& reactor) {
+NicEngine& LoopWire::Impl::acquire_engine(Reactor& reactor) {
     SharedEngine& shared = engines[&reactor];
     if (shared.users++ == 0) {
-        shared.engine = std::make_unique<Engine>(reactor);
+        shared.engine = std::make_unique<NicEngine>(reactor);
         reactor.add(*shared.engine);
     }
     return *shared.engine;
@@ -31,7 +31,7 @@ Engine& LoopWire::Impl::acquire_engine(Reactor& reactor) {
 void LoopWire::Impl::release_engine(Reactor& reactor) {
     const auto found = engines.find(&reactor);
     if (--found->second.users != 0) return;
-    const Engine* const gone = found->second.engine.get();
+    const NicEngine* const gone = found->second.engine.get();
     reactor.remove(*found->second.engine);
     // Its thread may go on, and another thread's engine be made where this one was: it is not that thread's.
     reactor.run([gone] {

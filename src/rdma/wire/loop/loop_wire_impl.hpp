@@ -41,11 +41,11 @@ struct LoopWire::Impl {
     std::map<Service, Listener*> listeners;
 
     struct SharedEngine {
-        std::unique_ptr<Engine> engine;
+        std::unique_ptr<NicEngine> engine;
         std::uint32_t users = 0;
     };
     std::map<Reactor*, SharedEngine> engines;
-    Engine& acquire_engine(Reactor& reactor);
+    NicEngine& acquire_engine(Reactor& reactor);
     void release_engine(Reactor& reactor);
     Result<void> establish(QueuePair& from, QueuePair& to);
     void send_home(QueuePair& qp);

@@ -245,7 +245,7 @@ void SoftNic::abandon(std::unique_ptr<SoftNic> nic) {
     const std::lock_guard lock(impl.wire->mutex);
     for (const auto& qp : impl.queue_pairs) {
         if (qp == nullptr) continue;
-        Engine* const engine = qp->engine.load();
+        NicEngine* const engine = qp->engine.load();
         engine->reactor().run([&] {
             engine->fail(*qp);
             engine->detach(*qp);
@@ -282,7 +282,7 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<s
         QueuePair* const qp = find(number);
         if (qp == nullptr)
             return error(Errc::kNotFound, "there is no queue pair {:#x} on NIC {}", number, context.address);
-        Engine* const engine = qp->engine.load();
+        NicEngine* const engine = qp->engine.load();
         QueuePair* const peer = qp->peer.load();
         if (!failed) engine->reactor().run([=] { engine->fail(*qp); });
         failed = true;
@@ -303,7 +303,7 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<s
             lock.lock();
             continue;
         }
-        Engine* const home = homes[number % kQueuePairs];
+        NicEngine* const home = homes[number % kQueuePairs];
         engine->reactor().run([=] {
             if (peer != nullptr) peer->peer.store(nullptr, std::memory_order_release);
             qp->peer.store(nullptr, std::memory_order_release);

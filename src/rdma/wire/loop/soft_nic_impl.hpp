@@ -24,14 +24,14 @@ struct SoftNic::Impl {
     bool attached = false;           ///< under the wire's mutex: it is in the wire's tables
     NicContext context;
     std::vector<Reactor*> reactors;
-    std::vector<Engine*> engines;                    ///< of the pollers, one a reactor
+    std::vector<NicEngine*> engines;                 ///< of the pollers, one a reactor
     std::vector<std::unique_ptr<LateWindows>> late;  ///< of each engine; empty but with that option
     [[nodiscard]] LateWindows& late_windows(const QueuePair& qp);
     std::uint32_t next_engine = 0;
 
     std::vector<std::unique_ptr<CompletionQueue>> completion_queues;  ///< the number is the index + 1
     std::vector<std::unique_ptr<QueuePair>> queue_pairs;
-    std::vector<Engine*> homes;  ///< of each queue pair
+    std::vector<NicEngine*> homes;  ///< of each queue pair
     std::unique_ptr<std::atomic<QueuePair*>[]> by_index;
     std::vector<std::uint32_t> generations;
     std::vector<std::shared_ptr<void>> kept;  ///< under the wire's mutex; freed with the NIC

@@ -32,14 +32,14 @@ bool gone_from(const Result<void>& done) {
 /// all must know what one keeps.
 template <class NodesThere, class Take, class Restore>
 Result<void> take_from_all(const NodesThere& there, const Take& take, const Restore& restore) {
-    std::vector<Client*> done;
+    std::vector<NodeConnection*> done;
     for (const auto* const node : there) {
         const auto taken = take(*node->client);
         if (gone_from(taken)) {
             done.push_back(node->client.get());
             continue;
         }
-        for (Client* const other : done)
+        for (NodeConnection* const other : done)
             // If that fails: link() repeats it in the node's next process.
             if (const auto restored = restore(*other); !restored.ok())
                 log_error(
@@ -93,13 +93,13 @@ std::vector<Nodes::Node*> Nodes::those_there() {
 // ---- memory
 
 Result<void> Nodes::share_with_all(std::byte* base, const Block& block) {
-    std::vector<Client*> done;
+    std::vector<NodeConnection*> done;
     for (const Node* const node : those_there()) {
-        Client& client = *node->client;
+        NodeConnection& client = *node->client;
         const auto shared = client.share(base, block.bytes, block.file.get(), block.offset);
         if (shared.ok()) done.push_back(&client);
         if (shared.ok() || client.gone()) continue;  // link() shares it with the node's next process
-        for (Client* const other : done) (void)other->unshare(base);
+        for (NodeConnection* const other : done) (void)other->unshare(base);
         return shared;
     }
     return {};
@@ -125,8 +125,8 @@ Result<void> Nodes::unshare_memory(void* base) {
         return error(Errc::kBusy, "the memory shared from {} on holds regions, rings or queue pairs", base);
     const Block& b = block->second;
     GN_TRY(take_from_all(
-        those_there(), [&](Client& client) { return client.unshare(base); },
-        [&](Client& client) { return client.share(base, b.bytes, b.file.get(), b.offset); }));
+        those_there(), [&](NodeConnection& client) { return client.unshare(base); },
+        [&](NodeConnection& client) { return client.share(base, b.bytes, b.file.get(), b.offset); }));
     blocks_.erase(block);
     return {};
 }
@@ -158,13 +158,13 @@ Result<MemoryKeys> Nodes::register_memory(void* base, std::size_t bytes, std::ui
     if (!key)
         return error(Errc::kNoSpace, "cannot register memory: all {} regions are in use; deregister some",
                      MemoryTable::kRegions);
-    std::vector<Client*> done;
+    std::vector<NodeConnection*> done;
     for (const Node* const node : those_there()) {
-        Client& client = *node->client;
+        NodeConnection& client = *node->client;
         const auto made = client.register_memory_as(*key, base, bytes, access);
         if (made.ok()) done.push_back(&client);
         if (made.ok() || client.gone()) continue;
-        for (Client* const other : done) (void)other->deregister_memory({*key, *key});
+        for (NodeConnection* const other : done) (void)other->deregister_memory({*key, *key});
         keys_.give(*key);
         return made;
     }
@@ -179,8 +179,10 @@ Result<void> Nodes::deregister_memory(MemoryKeys keys) {
         return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
     const Region& r = region->second;
     GN_TRY(take_from_all(
-        those_there(), [&](Client& client) { return client.deregister_memory(keys); },
-        [&](Client& client) { return client.register_memory_as(keys.lkey, r.base, r.bytes, r.access); }));
+        those_there(), [&](NodeConnection& client) { return client.deregister_memory(keys); },
+        [&](NodeConnection& client) {
+            return client.register_memory_as(keys.lkey, r.base, r.bytes, r.access);
+        }));
     regions_.erase(region);
     keys_.give(keys.lkey);
     return {};
@@ -313,7 +315,7 @@ Result<void> Nodes::settle(QpNumber qp, Pair& pair) {
                 pair.config.receive_ring == nullptr || rings_.at(pair.config.receive_cq).mine->is_settled(qp);
             if (pair.settled) {
                 if (pair.lost) pair.at = nullptr;
-                pair.lost = pair.owed = false;
+                pair.lost = pair.flush_pending = false;
                 return {};
             }
         }
@@ -419,7 +421,7 @@ void Nodes::disconnect(QpNumber qp) {
 }
 
 QpState Nodes::state(QpNumber qp) const {
-    std::shared_ptr<Client> client;
+    std::shared_ptr<NodeConnection> client;
     {
         const std::lock_guard lock(mutex_);
         const auto pair = pairs_.find(qp);
@@ -431,7 +433,7 @@ QpState Nodes::state(QpNumber qp) const {
 }
 
 NicCounters Nodes::counters() const {
-    std::vector<std::shared_ptr<Client>> clients;
+    std::vector<std::shared_ptr<NodeConnection>> clients;
     {
         const std::lock_guard lock(mutex_);
         for (const auto& node : nodes_)

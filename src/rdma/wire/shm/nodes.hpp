@@ -21,7 +21,7 @@
 #pragma once
 
 #include "rdma/nic/completion_queue.hpp"
-#include "rdma/wire/shm/client.hpp"
+#include "rdma/wire/shm/node_connection.hpp"
 #include "rdma/wire/shm/numbers.hpp"
 #include "rdma/wire/shm/shm_nic.hpp"
 
@@ -67,7 +67,7 @@ class Nodes final : public Nic {
     struct Node {
         ShmNode what;
         // Changed by control calls, under both mutexes.
-        std::shared_ptr<Client> client;
+        std::shared_ptr<NodeConnection> client;
         bool there = false;                  ///< under `mutex_`: its socket has not hung up
         std::map<CqNumber, CqNumber> rings;  ///< the node's number of each ring that was created there
     };
@@ -87,10 +87,10 @@ class Nodes final : public Nic {
     };
     struct Pair {
         QueuePairConfig config;
-        Node* at = nullptr;   ///< the node at which it was created
-        bool lost = false;    ///< that node ended
-        bool owed = false;    ///< its flushed receive still has to be written: there was no room
-        bool settled = true;  ///< false: reset began; lanes cannot see all earlier completions yet
+        Node* at = nullptr;          ///< the node at which it was created
+        bool lost = false;           ///< that node ended
+        bool flush_pending = false;  ///< its flushed receive still has to be written: there was no room
+        bool settled = true;         ///< false: reset began; lanes cannot see all earlier completions yet
     };
 
     explicit Nodes(std::vector<ShmNode> nodes);
@@ -119,8 +119,8 @@ class Nodes final : public Nic {
     /// If the node's end shows in a call before the watcher noticed it: bury().
     bool buried_if_ended(Node& node);
     /// Handles the end of the node behind `client`: its queue pairs go to error.
-    void bury(Node& node, const std::shared_ptr<Client>& client);
-    void write_owed();
+    void bury(Node& node, const std::shared_ptr<NodeConnection>& client);
+    void write_pending_flushes();
 
     std::mutex calls_;
     std::vector<std::unique_ptr<Node>> nodes_;

@@ -39,7 +39,8 @@ CompletionFields flushed_receive() {
 
 Result<void> Nodes::link(Node& node) {
     GN_ASSIGN(const ShmNode::Place place, node.what.find());
-    GN_ASSIGN(std::shared_ptr<Client> client, Client::connect(place.socket.string(), place.server));
+    GN_ASSIGN(std::shared_ptr<NodeConnection> client,
+              NodeConnection::connect(place.socket.string(), place.server));
     for (const auto& [base, block] : blocks_)
         GN_TRY(client->share(base, block.bytes, block.file.get(), block.offset));
     for (const auto& [key, region] : regions_)
@@ -88,28 +89,29 @@ void Nodes::wake() {
 void Nodes::watch() {
     for (;;) {
         std::vector<pollfd> polled{{.fd = wake_.get(), .events = POLLIN, .revents = 0}};
-        std::vector<std::pair<Node*, std::shared_ptr<Client>>> watched;
-        bool owed = false;
+        std::vector<std::pair<Node*, std::shared_ptr<NodeConnection>>> watched;
+        bool flush_pending = false;
         {
             const std::lock_guard lock(mutex_);
             if (stopping_) return;
             for (const auto& node : nodes_)
                 if (node->there) watched.emplace_back(node.get(), node->client);
-            owed = std::ranges::any_of(pairs_, [](const auto& one) { return one.second.owed; });
+            flush_pending =
+                std::ranges::any_of(pairs_, [](const auto& one) { return one.second.flush_pending; });
         }
         // events = 0: requesters read their replies; poll only for hang-up.
         for (const auto& [node, client] : watched)
             polled.push_back({.fd = client->socket(), .events = 0, .revents = 0});
-        (void)::poll(polled.data(), polled.size(), owed ? kOwedMs : -1);
+        (void)::poll(polled.data(), polled.size(), flush_pending ? kOwedMs : -1);
         std::uint64_t told = 0;
         if (polled[0].revents != 0) (void)!::read(wake_.get(), &told, sizeof told);
         for (std::size_t i = 0; i < watched.size(); ++i)
             if (polled[i + 1].revents != 0) bury(*watched[i].first, watched[i].second);
-        if (owed) write_owed();
+        if (flush_pending) write_pending_flushes();
     }
 }
 
-void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
+void Nodes::bury(Node& node, const std::shared_ptr<NodeConnection>& client) {
     {
         const std::lock_guard lock(mutex_);
         if (!node.there || node.client != client) return;  // another thread handled it
@@ -118,7 +120,7 @@ void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
         for (auto& [number, pair] : pairs_) {
             if (pair.at != &node || pair.lost) continue;
             pair.lost = true;
-            pair.owed = pair.config.receive_ring != nullptr;
+            pair.flush_pending = pair.config.receive_ring != nullptr;
             ++lost;
             Ring& sends = rings_.at(pair.config.send_cq);
             flush_sends(*sends.mine, sends.config.ring, number);
@@ -130,28 +132,29 @@ void Nodes::bury(Node& node, const std::shared_ptr<Client>& client) {
         for (auto& [cq, ring] : rings_) {
             if (ring.config.tickets == nullptr) continue;
             for (const QpNumber number : ring.mine->complete_for(is_lost, flushed_receive()))
-                pairs_.at(number).owed = false;
+                pairs_.at(number).flush_pending = false;
         }
         // The meaning for users is reported elsewhere (client/upkeep.cpp).
         log_info("rdma: the node at {} has ended: {} queue pairs are in error", client->address(), lost);
     }
-    write_owed();
+    write_pending_flushes();
     wake();  // so that the watcher retries those that found no room
 }
 
 /// A flushed receive takes the room of a receive that the node did not use: there is none until lanes
 /// have polled a completion of this queue pair.
-void Nodes::write_owed() {
+void Nodes::write_pending_flushes() {
     const std::lock_guard lock(mutex_);
     for (auto& [number, pair] : pairs_) {
-        if (!pair.owed) continue;
+        if (!pair.flush_pending) continue;
         CompletionQueue& queue = *rings_.at(pair.config.receive_cq).mine;
         const CompletionQueue::Waiting waiting = queue.waiting_of(number);
-        if (waiting.errors != 0) pair.owed = false;  // the node itself reported an error before it ended
+        if (waiting.errors != 0)
+            pair.flush_pending = false;  // the node itself reported an error before it ended
         if (waiting.errors != 0 || waiting.completions >= pair.config.receive_entries) continue;
         CompletionFields fields = flushed_receive();
         fields.qpn = number;
-        pair.owed = false;
+        pair.flush_pending = false;
         if (!queue.write(fields))
             log_error(
                 "rdma: queue pair {:#x}: its completion queue is smaller than its receive queues, or was "

@@ -2,7 +2,7 @@
 #include "rdma/wire/shm/shm_server.hpp"
 
 #include "rdma/wire/loop/soft_nic.hpp"
-#include "rdma/wire/shm/lobby.hpp"
+#include "rdma/wire/shm/pending_connections.hpp"
 #include "rdma/wire/shm/session.hpp"
 #include "rdma/wire/shm/shares.hpp"
 
@@ -33,7 +33,7 @@ struct ShmServer::Impl {
     explicit Impl(ShmServerOptions o)
         : options(std::move(o)),
           shares(options.limits, options.clients_max),
-          lobby(options.silent_max, std::chrono::milliseconds(options.hello_ms)) {}
+          pending(options.silent_max, std::chrono::milliseconds(options.hello_ms)) {}
 
     LoopWire* wire = nullptr;
     std::vector<Reactor*> reactors;
@@ -49,15 +49,16 @@ struct ShmServer::Impl {
     std::vector<std::uint32_t> abandoned;
     std::thread accepting;
     // The accepting thread's.
-    shm::Lobby lobby;
+    shm::PendingConnections pending;
     std::uint64_t number = 0;  ///< of sessions ever
     bool complained = false;
 
     void accept_clients();
     bool let_in();
     void hear(const std::vector<pollfd>& polled);
-    void begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file);
-    Result<void> admit(shm::Lobby::Guest& guest, const shm::Request& first, shm::Descriptor& file);
+    void begin(shm::PendingConnections::Pending came, const shm::Request& first, shm::Descriptor file);
+    Result<void> admit(shm::PendingConnections::Pending& came, const shm::Request& first,
+                       shm::Descriptor& file);
     void join_those_that_are_over();
 };
 
@@ -66,7 +67,7 @@ namespace {
 constexpr std::chrono::milliseconds kTick{200};
 
 /// So many milliseconds, rounded up, until `then`; kTick at most.
-int wait_ms(std::optional<shm::Lobby::Time> then, shm::Lobby::Time now) {
+int wait_ms(std::optional<shm::PendingConnections::Time> then, shm::PendingConnections::Time now) {
     using std::chrono::milliseconds;
     const auto left = then ? std::chrono::ceil<milliseconds>(*then - now) : kTick;
     return static_cast<int>(std::clamp(left, milliseconds(0), kTick).count());
@@ -74,7 +75,7 @@ int wait_ms(std::optional<shm::Lobby::Time> then, shm::Lobby::Time now) {
 
 }  // namespace
 
-/// One thread for all that have not said who they are: newcomers, and guests of the lobby.
+/// One thread for all that have not said who they are: new connections, and pending ones.
 void ShmServer::Impl::accept_clients() {
     std::vector<pollfd> polled;
     bool accepts = true;
@@ -83,17 +84,18 @@ void ShmServer::Impl::accept_clients() {
         polled.clear();
         // Without descriptors newcomers wait to be let in for a while: this thread must not burn its core.
         polled.push_back({.fd = accepts ? socket->fd() : -1, .events = POLLIN, .revents = 0});
-        for (const auto& guest : lobby.guests())
-            polled.push_back({.fd = guest.socket.fd(), .events = POLLIN, .revents = 0});
-        const int ready = ::poll(polled.data(), polled.size(),
-                                 wait_ms(lobby.next_deadline(), shm::Lobby::Time::clock::now()));
+        for (const auto& silent : pending.connections())
+            polled.push_back({.fd = silent.socket.fd(), .events = POLLIN, .revents = 0});
+        const int ready =
+            ::poll(polled.data(), polled.size(),
+                   wait_ms(pending.next_deadline(), shm::PendingConnections::Time::clock::now()));
         join_those_that_are_over();
         accepts = true;
         if (ready > 0) {
             hear(polled);  // first, so that nobody is sent away who has spoken
             if (polled[0].revents != 0) accepts = let_in();
         }
-        lobby.expire(shm::Lobby::Time::clock::now());
+        pending.expire(shm::PendingConnections::Time::clock::now());
     }
 }
 
@@ -104,53 +106,54 @@ bool ShmServer::Impl::let_in() {
         if (came.error().code == Errc::kTimedOut || stop.load(std::memory_order_acquire)) return true;
         if (!complained) log_error("rdma: {}: {}", options.path.string(), came.error().message);
         complained = true;
-        return lobby.make_room();
+        return pending.evict_oldest();
     }
     const auto user = came->peer_user();
-    if (user.ok()) lobby.enter(std::move(*came), *user, shm::Lobby::Time::clock::now());
+    if (user.ok()) pending.add(std::move(*came), *user, shm::PendingConnections::Time::clock::now());
     return true;
 }
 
 /// Guests that said something, or went.
 void ShmServer::Impl::hear(const std::vector<pollfd>& polled) {
-    for (std::size_t i = lobby.guests().size(); i-- > 0;) {  // polled[i + 1], from behind: they leave
+    for (std::size_t i = pending.connections().size(); i-- > 0;) {  // polled[i + 1], from behind: they leave
         if (polled[i + 1].revents == 0) continue;
-        shm::Lobby::Guest guest = lobby.leave(i);
+        shm::PendingConnections::Pending came = pending.take(i);
         shm::Request first;
         shm::Descriptor file;
-        const auto got = guest.socket.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
-        if (got.ok() && first.magic == shm::kMagic) begin(std::move(guest), first, std::move(file));
+        const auto got = came.socket.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
+        if (got.ok() && first.magic == shm::kMagic) begin(std::move(came), first, std::move(file));
     }
 }
 
-void ShmServer::Impl::begin(shm::Lobby::Guest guest, const shm::Request& first, shm::Descriptor file) {
-    const auto admitted = admit(guest, first, file);
+void ShmServer::Impl::begin(shm::PendingConnections::Pending came, const shm::Request& first,
+                            shm::Descriptor file) {
+    const auto admitted = admit(came, first, file);
     if (admitted.ok()) return;
     log_warn("rdma: a client of {} is turned away: {}", options.path.string(), admitted.error().message);
     const shm::Answer answer = shm::refusal(admitted.error());
-    (void)guest.socket.send(
+    (void)came.socket.send(
         std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
 }
 
-Result<void> ShmServer::Impl::admit(shm::Lobby::Guest& guest, const shm::Request& first,
+Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, const shm::Request& first,
                                     shm::Descriptor& file) {
     const std::lock_guard lock(mutex);
     const auto places = served.size() + abandoned.size();
     const auto of_user =
-        std::ranges::count(served, guest.user, &Served::user) + std::ranges::count(abandoned, guest.user);
+        std::ranges::count(served, came.user, &Served::user) + std::ranges::count(abandoned, came.user);
     if (places >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
         return error(
             Errc::kNoSpace,
             "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some{}",
-            places, of_user, guest.user, options.clients_max, options.clients_of_user_max,
+            places, of_user, came.user, options.clients_max, options.clients_of_user_max,
             abandoned.empty() ? "" : "; drives hold the memory of some that have ended: start the node anew");
     NicOptions nic;
     nic.strict = options.strict;
     nic.pollers = static_cast<std::uint32_t>(reactors.size());
     GN_ASSIGN(auto opened, SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors));
     Served& one = served.emplace_back();
-    one.user = guest.user;
-    one.session = std::make_unique<shm::Session>(std::move(guest.socket), std::move(opened), shares, options);
+    one.user = came.user;
+    one.session = std::make_unique<shm::Session>(std::move(came.socket), std::move(opened), shares, options);
     const auto mine = std::make_shared<shm::Descriptor>(std::move(file));
     try {
         one.thread = std::thread([this, &one, first, mine] {

@@ -2,7 +2,8 @@
 // processes of its machine.
 //
 // Quotas (ShmLimits) limit what a client may have of the node's resources: each client is assured of a
-// part. A connection that has sent nothing counts as pending (wire/shm/lobby.hpp), not as a client.
+// part. A connection that has sent nothing counts as pending (wire/shm/pending_connections.hpp), not as a
+// client.
 //
 // Threads: one that accepts, one a client; they only make control calls of the NIC that each client has on
 // the node's loop wire.

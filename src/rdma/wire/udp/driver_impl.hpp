@@ -15,10 +15,10 @@
 
 #include "rdma/roce/connection.hpp"
 #include "rdma/roce/connection_manager.hpp"
-#include "rdma/roce/message_budget.hpp"
+#include "rdma/roce/message_rate_limiter.hpp"
 #include "rdma/roce/pacer.hpp"
+#include "rdma/roce/peer_trust.hpp"
 #include "rdma/roce/peer_watch.hpp"
-#include "rdma/roce/standing.hpp"
 #include "rdma/wire/udp/address.hpp"
 #include "rdma/wire/udp/answering.hpp"
 #include "rdma/wire/udp/driver.hpp"
@@ -192,8 +192,8 @@ struct Driver::Impl {
     bool manager_changed = false;  ///< the manager may have events or messages
     roce::TimeNs manager_deadline = roce::kNever;
     std::uint32_t management_psn = 0;
-    roce::MessageBudget message_budget;
-    roce::PeerStanding peer_standing;
+    roce::MessageRateLimiter message_budget;
+    roce::PeerTrustTable peer_standing;
     std::map<std::uint16_t, Acceptor*> listening;
     /// Requests that acceptors have not answered yet.
     std::unordered_map<roce::CmId, Requested> requests;

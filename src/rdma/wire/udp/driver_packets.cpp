@@ -98,9 +98,9 @@ void Driver::Impl::on_management(roce::TimeNs now, const Arrived& arrived, const
         ++tally.malformed;
         return;
     }
-    const roce::Standing standing = message->kind == roce::CmKind::kRequest
-                                        ? peer_standing.of_request(now, arrived.source.gid, *message)
-                                        : peer_standing.of_peer(now, arrived.source.gid);
+    const roce::PeerTrust standing = message->kind == roce::CmKind::kRequest
+                                         ? peer_standing.of_request(now, arrived.source.gid, *message)
+                                         : peer_standing.of_peer(now, arrived.source.gid);
     const bool known = knows(arrived.source) || manager.expects(arrived.source.gid, *message);
     if (!message_budget.take(now, arrived.source.gid, known, standing)) {
         ++tally.over_budget;

@@ -34,9 +34,9 @@ Result<std::uint16_t> port_of(const std::string& service) {
 class UdpNic final : public SoftNic {
   public:
     /// Answers connection requests for one service with the queue pairs that its listener makes.
-    class Door final : public udp::Acceptor {
+    class ServiceAcceptor final : public udp::Acceptor {
       public:
-        Door(SoftNic::Impl& nic, Listener& listener, std::uint16_t port)
+        ServiceAcceptor(SoftNic::Impl& nic, Listener& listener, std::uint16_t port)
             : nic_(nic), listener_(listener), port_(port) {}
         [[nodiscard]] std::uint16_t port() const { return port_; }
         udp::ArrivalReply on_arrival(const udp::Arrival& arrival) override;
@@ -62,14 +62,15 @@ class UdpNic final : public SoftNic {
 
   private:
     UdpNic(std::unique_ptr<Impl> impl, udp::Driver& driver) : SoftNic(std::move(impl)), driver_(driver) {}
-    Result<void> open_door(const std::string& service, Listener& listener);
-    void close_door(Impl::Lock& lock, const std::string& service);
+    Result<void> open_acceptor(const std::string& service, Listener& listener);
+    void close_acceptor(Impl::Lock& lock, const std::string& service);
 
     udp::Driver& driver_;
-    std::map<std::string, std::unique_ptr<Door>> doors_;  ///< by service; under the wire's mutex
+    std::map<std::string, std::unique_ptr<ServiceAcceptor>>
+        acceptors_;  ///< by service; under the wire's mutex
 };
 
-udp::ArrivalReply UdpNic::Door::on_arrival(const udp::Arrival& arrival) {
+udp::ArrivalReply UdpNic::ServiceAcceptor::on_arrival(const udp::Arrival& arrival) {
     ConnectReply decided = listener_.on_connect({arrival.peer, arrival.private_data, 0});
     udp::ArrivalReply reply;
     reply.private_data = std::move(decided.private_data);
@@ -105,40 +106,40 @@ Result<std::unique_ptr<SoftNic>> UdpNic::open(LoopWire& inside, udp::Driver& dri
 
 UdpNic::~UdpNic() {
     Impl::Lock lock(impl_->wire->mutex);
-    while (!doors_.empty()) close_door(lock, std::string(doors_.begin()->first));
+    while (!acceptors_.empty()) close_acceptor(lock, std::string(acceptors_.begin()->first));
 }
 
 Result<void> UdpNic::listen(const std::string& service, Listener& listener) {
-    GN_TRY(open_door(service, listener));
+    GN_TRY(open_acceptor(service, listener));
     return SoftNic::listen(service, listener);
 }
 
 void UdpNic::unlisten(const std::string& service) {
     {
         Impl::Lock lock(impl_->wire->mutex);
-        close_door(lock, service);
+        close_acceptor(lock, service);
     }
     SoftNic::unlisten(service);
 }
 
-Result<void> UdpNic::open_door(const std::string& service, Listener& listener) {
+Result<void> UdpNic::open_acceptor(const std::string& service, Listener& listener) {
     GN_ASSIGN(const std::uint16_t port, port_of(service));
     const std::lock_guard lock(impl_->wire->mutex);
-    if (doors_.contains(service))
+    if (acceptors_.contains(service))
         return error(Errc::kExists, "cannot listen on {} {}: somebody does already", address(), service);
-    auto door = std::make_unique<Door>(*impl_, listener, port);
-    GN_TRY(driver_.listen(port, *door));
-    doors_[service] = std::move(door);
+    auto acceptor = std::make_unique<ServiceAcceptor>(*impl_, listener, port);
+    GN_TRY(driver_.listen(port, *acceptor));
+    acceptors_[service] = std::move(acceptor);
     return {};
 }
 
-void UdpNic::close_door(Impl::Lock& lock, const std::string& service) {
-    const auto at = doors_.find(service);
-    if (at == doors_.end()) return;
-    const std::unique_ptr<Door> door = std::move(at->second);
-    doors_.erase(at);
+void UdpNic::close_acceptor(Impl::Lock& lock, const std::string& service) {
+    const auto at = acceptors_.find(service);
+    if (at == acceptors_.end()) return;
+    const std::unique_ptr<ServiceAcceptor> acceptor = std::move(at->second);
+    acceptors_.erase(at);
     lock.unlock();  // the driver waits for calls under way, which may want the lock
-    driver_.unlisten(door->port());
+    driver_.unlisten(acceptor->port());
     lock.lock();
 }
 
@@ -155,7 +156,7 @@ Result<std::vector<std::byte>> UdpNic::connect(QpNumber number, const std::strin
                      number);
     if (qp->remote != nullptr || qp->state.load(std::memory_order_acquire) != QpState::kReset)
         return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
-    Engine* const engine = qp->engine.load();
+    NicEngine* const engine = qp->engine.load();
     qp->remote = std::make_unique<RemoteQueue>(*engine, *qp, RemoteQueue::Side::kConnects, 0, 0);
     RemoteQueue& remote = *qp->remote;
     lock.unlock();  // `connecting` keeps the queue pair

@@ -181,7 +181,7 @@ struct LaneWork {
 
 /// Whether an answer is missing from a drive whose queue pair is in error.
 template <class State>
-GN_HD bool waits_in_vain(State& c, const CommandSlot& slot, std::uint32_t control) {
+GN_HD bool waits_on_broken_queue(State& c, const CommandSlot& slot, std::uint32_t control) {
     for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
         if (((pending_of(control) >> r) & 1u) != 0 && is_broken(c, slot.target[r])) return true;
     return false;

@@ -6,7 +6,7 @@
 // second-level cache. This path serves what lone lanes do most, with everything in registers:
 //   * independent loads are issued together;
 //   * the two fences of a bell serve all replicas, and the doorbell records for the previous call's
-//     completions as well: these are deferred until then (ChannelState::owed_receives);
+//     completions as well: these are deferred until then (ChannelState::deferred_receives);
 //   * a command that ends as expected writes nothing into its slot, except that the slot's generation is used
 //     up.
 // Everything else is left to run(): before anything was sent (kNotBegun), or with the command in its slot, in
@@ -61,7 +61,7 @@ struct LonePath {
 };
 
 /// A deferred doorbell record of a receive queue.
-struct OwedRecord {
+struct DeferredReceiveRecord {
     std::uint32_t* at = nullptr;
     std::uint32_t value = 0;
 };
@@ -120,7 +120,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
                                 const OneCommand& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
                                 Probe& probe) {
     const CapsuleFields fields = capsule_of(r, version, flight.command_id(), flight.rkey);
-    OwedRecord record[kMost];
+    DeferredReceiveRecord record[kMost];
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) {
         if (owed == 0) continue;
@@ -154,7 +154,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
         if (record[i].at != nullptr)
             simt::store_released<simt::Scope::kSystem>(record[i].at, record[i].value);
     // More than there are paths, as for a read after a write to two replicas: they wait for the next call.
-    simt::store_relaxed<State::kScope>(&c.owed_receives, owed);
+    simt::store_relaxed<State::kScope>(&c.deferred_receives, owed);
     probe(LoneStep::kRung);
 }
 
@@ -185,7 +185,7 @@ GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt
                                 Probe& probe) {
     constexpr auto kScope = State::kScope;
     const std::uint32_t expected = flight.command_id();
-    std::uint64_t owed = simt::load_relaxed<kScope>(&c.owed_receives);
+    std::uint64_t owed = simt::load_relaxed<kScope>(&c.deferred_receives);
     bool as_expected = true;
     std::uint32_t looks = 0, backoff = 0;
     while (as_expected && pending_of(flight.control) != 0) {
@@ -212,17 +212,18 @@ GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt
         }
         probe(LoneStep::kArrived);
     }
-    simt::store_relaxed<kScope>(&c.owed_receives, owed);
+    simt::store_relaxed<kScope>(&c.deferred_receives, owed);
     return pending_of(flight.control) == 0;
 }
 
-enum class LoneEnd : std::uint32_t { kNotBegun, kUnderWay, kDone };
+enum class SingleLaneOutcome : std::uint32_t { kNotBegun, kUnderWay, kDone };
 
 /// One lane; kNotBegun also if the channel was not opened for one lane. kDone: success. kUnderWay: the
 /// command is in slot `index`, for run() to end. `op` has loaded its map.
 template <std::uint32_t kMost, class State, class Probe = NoLoneProbe>
-GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneCommand& r,
-                                    simt::Deadline deadline, std::uint32_t& index, Probe probe = {}) {
+GN_HD GN_INLINE SingleLaneOutcome try_single_lane(State& c, const Operation& op, const OneCommand& r,
+                                                  simt::Deadline deadline, std::uint32_t& index,
+                                                  Probe probe = {}) {
     static_assert(State::kScope == simt::Scope::kLane, "nobody else touches the channel meanwhile");
     constexpr auto kScope = State::kScope;
     // Loaded together, behind the acquire of the map: one round trip to memory.
@@ -233,7 +234,7 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
     const std::uint32_t checks = c.checks, queues = c.queues, depth = c.depth, slot_words = c.slot_words;
     const std::uint32_t any_ready = simt::load_relaxed<kScope>(&c.any_ready);
     const std::uint32_t any_flushed = simt::load_relaxed<kScope>(&c.any_flushed);
-    const std::uint64_t owed = simt::load_relaxed<kScope>(&c.owed_receives);
+    const std::uint64_t owed = simt::load_relaxed<kScope>(&c.deferred_receives);
     const std::uint64_t pool_base = c.pool_base, pool_bytes = c.pool_bytes;
     LoneFlight<State, kMost> flight;
     flight.lkey = c.pool_lkey;
@@ -248,13 +249,13 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
     const bool may = sharing == Sharing::kLane && (checks | any_ready | any_flushed) == 0 && plain != 0;
     const Chosen<kMost> chosen =
         choose_plain<kMost>(may && r.is_one(op.geometry) ? members : 0, in, op.geometry, r);
-    if (chosen.count == 0) return LoneEnd::kNotBegun;
+    if (chosen.count == 0) return SingleLaneOutcome::kNotBegun;
     flight.count = chosen.count;
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i) flight.path[i].number = chosen.slot[i];
     if (!lies_in(pool_base, pool_bytes, r.address, r.bytes())) {
         const Keys keys = find_keys(c, r.address, r.bytes());
-        if (!keys.found) return LoneEnd::kNotBegun;
+        if (!keys.found) return SingleLaneOutcome::kNotBegun;
         flight.lkey = keys.lkey;
         flight.rkey = keys.rkey;
     }
@@ -265,7 +266,7 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
             open = flight.path[i].number < queues && open_path(c, flight.path[i], depth, owed) && open;
     std::uint32_t word = 0;
     while (free == 0 && ++word < slot_words) free = simt::load_relaxed<kScope>(&c.free_slots()[word]);
-    if (!open || free == 0 || deadline.passed()) return LoneEnd::kNotBegun;
+    if (!open || free == 0 || deadline.passed()) return SingleLaneOutcome::kNotBegun;
     flight.index = word * 64 + detail::lowest_bit(free);
     CommandSlot& slot = c.slot(flight.index);
     if (flight.index != 0) before = simt::load_relaxed<kScope>(&slot.control);
@@ -289,7 +290,7 @@ GN_HD GN_INLINE LoneEnd carry_alone(State& c, const Operation& op, const OneComm
         simt::store_relaxed<kScope>(&slot.control, make_control(generation, SlotState::kFree, 0));
     else
         put_into_slot(c, version, r, flight);
-    return done ? LoneEnd::kDone : LoneEnd::kUnderWay;
+    return done ? SingleLaneOutcome::kDone : SingleLaneOutcome::kUnderWay;
 }
 
 }  // namespace gnstor::gnor

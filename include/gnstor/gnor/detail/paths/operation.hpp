@@ -1,5 +1,23 @@
 // operation.hpp: carries a request out: resources, sending, waiting, retries, deadline. CPU and GPU lanes.
 //
+// Which path takes a request:
+//
+//   caller                                       first tries                      falls back to
+//   read(), write() by a lane with its own       lone.hpp: one command, sent      run(), below, from the
+//   command
+//     channel (volume_ref.hpp)                     and awaited in place             that is in flight, if any
+//   Batch::submit() by a warp (batch.hpp)        together.hpp: one command for    send_at_once() for each
+//   lane
+//                                                  each lane, entries taken at once  by itself (async.hpp)
+//   all other synchronous calls, by any group    run()
+//   asynchronous calls: token, callback          send_at_once(), send_all() (async.hpp): the sending half of
+//   run();
+//                                                  polling completes the request
+//   a lane that serves many requesters           SteppedRequest (stepped.hpp): run() in steps
+//
+// Behind all of them: a read that no replica could answer as a whole continues in singly.hpp. Every path
+// takes its resources by command_slots.hpp, pool.hpp and posting.hpp, and reaps by polling.hpp.
+//
 // run() is the one loop behind every synchronous call. Each member of the group walks its own Cursor and
 // keeps up to a window of commands in flight, chained through their slots; what needs all lanes (posting,
 // polling, moving bytes) is done together. Resources are taken in the order pool buffer, command slot, send
@@ -21,7 +39,8 @@ inline constexpr std::uint32_t kWarpWindow = 2;  ///< the same, when many do
 /// went block by block starts over with all of its blocks.
 GN_HD
 inline std::uint8_t attempts_past_broken(const CommandSlot& slot) {
-    return (slot.attempts & kSingly) != 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(slot.attempts + 1);
+    return (slot.attempts & kBlockByBlock) != 0 ? std::uint8_t{0}
+                                                : static_cast<std::uint8_t>(slot.attempts + 1);
 }
 
 /// The oldest command was refused: sends it again, at once or after a pause, or ends it with `status`. False:
@@ -31,7 +50,8 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
                          bool expired) {
     if (work.current != kNone) return false;  // the command being sent goes first
     CommandSlot& slot = c.slot(work.head);
-    if ((slot.attempts & kSingly) != 0) return go_on_singly(c, op, cursor, work, status, expired);
+    if ((slot.attempts & kBlockByBlock) != 0)
+        return continue_block_by_block(c, op, cursor, work, status, expired);
     const NextAttempt next = next_attempt(slot, op.geometry.replicas, status);
     if (next == NextAttempt::kEnd || expired) {
         // Steps not begun waited behind this command: they report its status.
@@ -40,7 +60,8 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
         fail_command(c, cursor, work.dequeue(c), status);
         return true;
     }
-    if (next == NextAttempt::kBlockByBlock) return go_on_singly(c, op, cursor, work, status, expired);
+    if (next == NextAttempt::kBlockByBlock)
+        return continue_block_by_block(c, op, cursor, work, status, expired);
     if (!work.pause.over(c, op, slot, next)) return false;
     work.pause.start();
     op.load_map();
@@ -169,7 +190,7 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
         const std::uint32_t control = load_control<State::kScope>(slot);
         if (pending_of(control) == 0) {
             const nvme::Status status = outcome_of<State::kScope>(slot);
-            if (nvme::ok(status) && (slot.attempts & kSingly) == 0) {
+            if (nvme::ok(status) && (slot.attempts & kBlockByBlock) == 0) {
                 progress = true;
                 work.pause = RetryPause{};
                 done = work.dequeue(c);
@@ -185,7 +206,7 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
             progress = true;
             ++work.timeouts;
             fail_unanswered(c, cursor, work.dequeue(c), nvme::Status::kTimedOut);
-        } else if (waits_in_vain(c, slot, control)) {
+        } else if (waits_on_broken_queue(c, slot, control)) {
             progress = abandon_broken(c, op, cursor, work);
         }
     }
@@ -200,8 +221,9 @@ GN_HD bool reap_head(Group group, State& c, Operation& op, Cursor& cursor, LaneW
 /// Carries out the requests of the members' cursors and the commands they have in flight; returns the worst
 /// status of all, the same to all members.
 template <class Group, class State>
-GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Cursor& cursor, LaneWork& work,
-                                     std::uint32_t hint, simt::Deadline deadline) {
+GN_HD GN_NOINLINE nvme::Status run_to_completion(Group group, State& c, Operation& op, Cursor& cursor,
+                                                 LaneWork& work, std::uint32_t hint,
+                                                 simt::Deadline deadline) {
     std::uint32_t backoff = 0;
     const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;
     for (;;) {
@@ -215,7 +237,7 @@ GN_HD GN_NOINLINE nvme::Status go_on(Group group, State& c, Operation& op, Curso
         if (!work.has_step && cursor.ended()) work.exhausted = true;
         // A write's pool buffer is filled once, in the round that took it.
         progress = post_current(group, c, op, cursor, work, begun, expired) || progress;
-        progress = poll_trip(group, c) != 0 || progress;
+        progress = poll_once(group, c) != 0 || progress;
         if (group.any(progress))
             backoff = 0;
         else
@@ -237,7 +259,7 @@ template <class Group, class State>
 GN_HD nvme::Status run(Group group, State& c, Operation& op, Cursor& cursor, std::uint32_t hint,
                        simt::Deadline deadline) {
     LaneWork work;
-    return go_on(group, c, op, cursor, work, hint, deadline);
+    return run_to_completion(group, c, op, cursor, work, hint, deadline);
 }
 
 }  // namespace gnstor::gnor

@@ -16,7 +16,7 @@ inline constexpr std::uint64_t kFirstPauseNs = 4'000;
 inline constexpr std::uint32_t kPauseDoublings = 11;  ///< up to 8 ms: many lanes may be refused at once
 
 // Bits of CommandSlot::attempts: how many replicas were asked in this round, and what they answered
-// (posting.hpp has two more bits, kSingly and kOlderAccepted).
+// (posting.hpp has two more bits, kBlockByBlock and kOlderAccepted).
 inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< a replica answered busy or not granted
 inline constexpr std::uint8_t kSaidStale = 0x40;  ///< a replica answered stale map
 inline constexpr std::uint8_t kSaidDoubt = 0x20;  ///< a replica answered doubtful

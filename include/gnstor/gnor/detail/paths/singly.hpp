@@ -74,10 +74,10 @@ GN_HD std::uint32_t next_single_target(State& c, const Targets& in, DoubtRound& 
 /// Continues the oldest command, a read that no replica had as a whole, with its next replica or block.
 /// `status`: the answer of the replica asked last. False: it waits.
 template <class State>
-GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, LaneWork& work,
-                                    nvme::Status status, bool expired) {
+GN_HD GN_NOINLINE bool continue_block_by_block(State& c, Operation& op, Cursor& cursor, LaneWork& work,
+                                               nvme::Status status, bool expired) {
     CommandSlot& slot = c.slot(work.head);
-    const bool begins = (slot.attempts & kSingly) == 0;
+    const bool begins = (slot.attempts & kBlockByBlock) == 0;
     DoubtRound round = begins ? DoubtRound{} : load_round(slot);
     bool fresh = begins;  // no replica was asked for this block yet
     bool again = false;   // all replicas are asked once more, after a pause
@@ -111,9 +111,9 @@ GN_HD GN_NOINLINE bool go_on_singly(State& c, Operation& op, Cursor& cursor, Lan
     const Targets in = replicas_in(op, slot.block);
     const bool refused_older = !starts && (slot.attempts & kOlderAccepted) != 0;
     std::uint32_t target = refused_older ? kNone : next_single_target(c, in, round);
-    std::uint8_t attempts = kSingly;
+    std::uint8_t attempts = kBlockByBlock;
     if (target == kNone && !refused_older && in.count != 0 && round.doubtful + 1u == 1u << in.count) {
-        attempts = kSingly | kOlderAccepted;
+        attempts = kBlockByBlock | kOlderAccepted;
         target = in.slot[round.best];
         if (is_broken(c, target)) {
             target = kNone;

@@ -130,8 +130,8 @@ GN_HD GN_INLINE void fill_ways(State& c, const Operation& op, nvme::MapVersion v
 /// Sends `r` of each member with `wanted`, without ringing the bell. All members call. `op` has loaded its
 /// map.
 template <std::uint32_t kMost, class Group, class State>
-GN_HD GN_INLINE SentTogether send_together(Group group, State& c, const Operation& op, const OneCommand& r,
-                                           bool wanted, std::uint32_t hint) {
+GN_HD GN_INLINE SentTogether send_batch(Group group, State& c, const Operation& op, const OneCommand& r,
+                                        bool wanted, std::uint32_t hint) {
     constexpr auto kScope = State::kScope;
     SentTogether out;
     // Loaded together, behind the acquire of the map: one round trip to memory.

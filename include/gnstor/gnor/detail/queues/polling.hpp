@@ -88,7 +88,7 @@ GN_HD bool settle(State& c, std::uint32_t queue, std::uint32_t cid, nvme::Status
 }
 
 /// What one member saw in a trip: queues to give credits back to (8 bits each, at most 8), and counts.
-struct TripTally {
+struct PollCounts {
     std::uint64_t queues = 0;
     std::uint32_t due = 0;
     std::uint32_t filed = 0;
@@ -107,9 +107,9 @@ struct TripTally {
         return filed | stale << kBits | refused << 2 * kBits | errors << 3 * kBits | malformed << 4 * kBits;
     }
     GN_HD
-    static TripTally unpack(std::uint32_t word) {
+    static PollCounts unpack(std::uint32_t word) {
         constexpr std::uint32_t kMask = (1u << kBits) - 1;
-        TripTally t;
+        PollCounts t;
         t.filed = word & kMask;
         t.stale = word >> kBits & kMask;
         t.refused = word >> 2 * kBits & kMask;
@@ -129,7 +129,7 @@ GN_HD void break_queue(State& c, std::uint32_t queue, std::uint32_t syndrome) {
 }
 
 template <class State>
-GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, TripTally& tally) {
+GN_HD void file_arrival(State& c, const rdma::Arrival& arrival, PollCounts& tally) {
     if (arrival.queue == rdma::ReceiveSet::kUnknown) {
         ++tally.stale;
         return;
@@ -289,8 +289,8 @@ GN_HD void pause_between_trips(std::uint32_t& backoff) {
 /// Polls the completion queue once, unless another group is polling. All members call. Returns how many
 /// completions it consumed. `callbacks`: whether due ones may run here (not from within a callback).
 template <class Group, class State>
-GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, State& c, bool callbacks = true) {
-    TripTally tally;
+GN_HD GN_NOINLINE std::uint32_t poll_once(Group group, State& c, bool callbacks = true) {
+    PollCounts tally;
     const rdma::ReceiveSet receives{c.receives(), c.queues};
     const auto result =
         rdma::poll<State::kScope>(group, c.completion_queue(), receives,
@@ -300,7 +300,7 @@ GN_HD GN_NOINLINE std::uint32_t poll_trip(Group group, State& c, bool callbacks 
             // Releases: the receive was posted again; pairs with take_credits.
             simt::fetch_add<State::kScope, simt::Order::kRelease>(
                 &c.queue(static_cast<std::uint32_t>(tally.queues & 0xFF)).outstanding, ~0u);
-        const TripTally all = TripTally::unpack(group.sum(tally.pack()));
+        const PollCounts all = PollCounts::unpack(group.sum(tally.pack()));
         if (group.is_leader()) {
             c.count(&Counters::polls, 1);
             c.count(&Counters::completions, all.filed);

@@ -17,14 +17,14 @@ GN_HD bool is_broken(State& c, std::uint32_t queue) {
 
 /// Stores the doorbell records of receives that a lone lane has deferred (lone.hpp).
 template <class State>
-GN_HD GN_NOINLINE void record_owed_receives(State& c) {
+GN_HD GN_NOINLINE void record_deferred_receives(State& c) {
     simt::release_before_stores<simt::Scope::kSystem>();
     rdma::record_consumed(c.completion_queue(), c.completions.consumer);
     simt::release_before_stores<simt::Scope::kSystem>();
-    for (std::uint64_t rest = simt::load_relaxed<State::kScope>(&c.owed_receives); rest != 0;
+    for (std::uint64_t rest = simt::load_relaxed<State::kScope>(&c.deferred_receives); rest != 0;
          rest &= rest - 1)
         rdma::record_receives(c.receives()[detail::lowest_bit(rest)]);
-    simt::store_relaxed<State::kScope>(&c.owed_receives, 0ull);
+    simt::store_relaxed<State::kScope>(&c.deferred_receives, 0ull);
 }
 
 /// Takes up to `wanted` credits of one queue; one lane calls for all that share the queue. A receive is
@@ -32,12 +32,12 @@ GN_HD GN_NOINLINE void record_owed_receives(State& c) {
 template <class State>
 GN_HD std::uint32_t take_credits(State& c, QueueLane& queue, std::uint32_t wanted) {
     if constexpr (State::kScope == simt::Scope::kLane)
-        if (simt::load_relaxed<State::kScope>(&c.owed_receives) != 0) record_owed_receives(c);
+        if (simt::load_relaxed<State::kScope>(&c.deferred_receives) != 0) record_deferred_receives(c);
     std::uint32_t seen = simt::load_relaxed<State::kScope>(&queue.outstanding);
     while (seen < c.depth) {
         const std::uint32_t got = c.depth - seen < wanted ? c.depth - seen : wanted;
         // Acquires: the receives of these credits were posted again before. Pairs with the release of
-        // poll_trip.
+        // poll_once.
         const std::uint32_t was = simt::compare_exchange<State::kScope, simt::Order::kAcquire>(
             &queue.outstanding, seen, seen + got);
         if (was == seen) return got;
@@ -60,7 +60,7 @@ struct CommandContext {
 };
 
 // Two more bits of CommandSlot::attempts (the others: retrying.hpp).
-inline constexpr std::uint8_t kSingly = 0x08;         ///< a read that goes block by block (singly.hpp)
+inline constexpr std::uint8_t kBlockByBlock = 0x08;   ///< a read that goes block by block (singly.hpp)
 inline constexpr std::uint8_t kOlderAccepted = 0x10;  ///< such a read, which takes its block's older version
 
 /// State of a read that goes block by block (singly.hpp), in its slot's `handler`.
@@ -164,7 +164,7 @@ GN_HD CapsuleFields capsule_of(State& c, std::uint32_t index) {
     f.wire = wire_of(c, slot);
     f.bytes = payload_bytes(slot);
     f.rkey = slot.rkey;
-    if ((slot.attempts & kSingly) != 0) name_one_block(slot, f);
+    if ((slot.attempts & kBlockByBlock) != 0) name_one_block(slot, f);
     return f;
 }
 

@@ -84,7 +84,7 @@ struct alignas(64) PoolTable {
 };
 
 /// What lanes tell the host. NIC-visible, so that the host reads it under a running kernel.
-struct alignas(64) HostNotes {
+struct alignas(64) HostMailbox {
     nvme::MapVersion refused_map;     // atomic: the version last refused as stale by an SSD, or 0
     std::uint32_t pool_steps_wanted;  // atomic: of the pool, by lanes that found nothing free in it
 };
@@ -212,7 +212,7 @@ struct alignas(64) ChannelState {
     PoolLevels pool_levels;
     const PoolTable* pool_table;
     const RegionTable* regions;
-    HostNotes* notes;
+    HostMailbox* notes;
     Sharing sharing;       ///< what the channel was opened for
     std::uint32_t checks;  ///< 1: buffers of the pool are checked (ChannelOptions::check_buffers)
     mlx5::Cqe64* completion_ring;
@@ -225,14 +225,14 @@ struct alignas(64) ChannelState {
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: bit per queue pair, from its first flushed receive on
-    std::uint64_t owed_receives;          ///< bit per queue pair: its receive record is deferred (lone.hpp)
+    std::uint64_t deferred_receives;      ///< bit per queue pair: its receive record is deferred (lone.hpp)
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
-    std::uint32_t gathering;              // atomic: 1: a group holds the try-lock Gathering (async.hpp)
-    Region cache[kMaxRegions];            // atomic words
-    std::uint32_t pool_steps;             // atomic: how many of `pool_keys` are filled
-    std::uint32_t pool_asked;             // atomic: the number of steps that the host was asked for last
-    PoolKeys pool_keys[kMaxPoolSteps];    // atomic words
-    alignas(64) Counters counters;        // atomics
+    std::uint32_t gathering;            // atomic: 1: a group holds the try-lock AllOrNothingLock (async.hpp)
+    Region cache[kMaxRegions];          // atomic words
+    std::uint32_t pool_steps;           // atomic: how many of `pool_keys` are filled
+    std::uint32_t pool_asked;           // atomic: the number of steps that the host was asked for last
+    PoolKeys pool_keys[kMaxPoolSteps];  // atomic words
+    alignas(64) Counters counters;      // atomics
     FirstError first_error;
 
     template <class T>

@@ -1,5 +1,5 @@
-// message_budget.cpp: see message_budget.hpp.
-#include "rdma/roce/message_budget.hpp"
+// message_rate_limiter.cpp: see message_rate_limiter.hpp.
+#include "rdma/roce/message_rate_limiter.hpp"
 
 #include <gnstor/base/hash.hpp>
 
@@ -8,7 +8,7 @@
 
 namespace gnstor::rdma::roce {
 
-MessageBudget::MessageBudget(const MessageBudgetOptions& options)
+MessageRateLimiter::MessageRateLimiter(const MessageBudgetOptions& options)
     : price_(kSecondNs / std::max(options.a_second, 1u)),
       most_(price_ * options.at_once),
       source_price_(kSecondNs / std::max(options.of_source_a_second, 1u)),
@@ -23,13 +23,13 @@ MessageBudget::MessageBudget(const MessageBudgetOptions& options)
     }
 }
 
-void MessageBudget::Bucket::fill(TimeNs now, TimeNs most) noexcept {
+void MessageRateLimiter::Bucket::fill(TimeNs now, TimeNs most) noexcept {
     if (now <= at) return;
     level += std::min(now - at, most - level);
     at = now;
 }
 
-bool MessageBudget::take(TimeNs now, const Gid& source, bool known, Standing standing) noexcept {
+bool MessageRateLimiter::take(TimeNs now, const Gid& source, bool known, PeerTrust standing) noexcept {
     std::uint64_t halves[2];
     static_assert(sizeof halves == sizeof(Gid));
     std::memcpy(halves, source.data(), sizeof halves);
@@ -42,10 +42,10 @@ bool MessageBudget::take(TimeNs now, const Gid& source, bool known, Standing sta
     if (light) own.light.level -= light_price_;
     if (own.heard.level < source_price_) return false;
     if (!known) {
-        const TimeNs left = !light                           ? most_ / 2
-                            : standing == Standing::kNew     ? most_ / 4
-                            : standing == Standing::kRetried ? most_ / 8
-                                                             : 0;
+        const TimeNs left = !light                            ? most_ / 2
+                            : standing == PeerTrust::kNew     ? most_ / 4
+                            : standing == PeerTrust::kRetried ? most_ / 8
+                                                              : 0;
         if (common_.level < left + price_) return false;
         common_.level -= price_;
     }

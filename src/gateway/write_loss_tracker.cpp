@@ -1,4 +1,4 @@
-#include "gateway/loss_watch.hpp"
+#include "gateway/write_loss_tracker.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -17,7 +17,7 @@ bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
 
 }  // namespace
 
-bool LossWatch::look_at(const placement::ArrayMap& map, bool changing) {
+bool WriteLossTracker::look_at(const placement::ArrayMap& map, bool changing) {
     if (map.version == map_.version) return false;
     std::uint32_t served = 0;
     std::uint64_t gone = 0;
@@ -42,12 +42,12 @@ bool LossWatch::look_at(const placement::ArrayMap& map, bool changing) {
     return !std::exchange(lost_, true);
 }
 
-LossWatch LossWatch::resume(std::uint32_t replicas, const LossRecord* predecessor,
-                            const placement::ArrayMap& map) {
-    LossWatch now(replicas, map);
+WriteLossTracker WriteLossTracker::resume(std::uint32_t replicas, const LossRecord* predecessor,
+                                          const placement::ArrayMap& map) {
+    WriteLossTracker now(replicas, map);
     now.inherited_ = predecessor == nullptr || (predecessor->lost && !predecessor->told);
     if (predecessor == nullptr) return now;
-    LossWatch before(replicas, predecessor->map);
+    WriteLossTracker before(replicas, predecessor->map);
     before.gone_ = predecessor->gone;
     before.fewest_ = predecessor->fewest;
     before.answers_ = predecessor->dirty ? 1 : 0;
@@ -58,7 +58,7 @@ LossWatch LossWatch::resume(std::uint32_t replicas, const LossRecord* predecesso
     return now;
 }
 
-LossRecord LossWatch::record(bool changing) const {
+LossRecord WriteLossTracker::record(bool changing) const {
     LossRecord record;
     record.map = map_;
     record.gone = gone_;
@@ -69,7 +69,7 @@ LossRecord LossWatch::record(bool changing) const {
     return record;
 }
 
-std::uint32_t LossWatch::slots_gone() const {
+std::uint32_t WriteLossTracker::slots_gone() const {
     return static_cast<std::uint32_t>(std::popcount(gone_));
 }
 

@@ -1,4 +1,4 @@
-// request_framing.hpp: splits the bytes of a connection into requests: where each one ends, and what its head
+// request_parser.hpp: splits the bytes of a connection into requests: where each one ends, and what its head
 // says. Pure: no sockets, no clock.
 //
 // A proxy between the client and us may parse a request differently from us. So bytes that two parsers could
@@ -30,7 +30,7 @@ struct HttpRefusal {
     std::string code, message;
 };
 
-class RequestFraming {
+class RequestParser {
   public:
     enum class State {
         kMore,     ///< the bytes so far are an incomplete request

@@ -1,4 +1,4 @@
-#include "daemon/http/waiting_room.hpp"
+#include "daemon/http/connection_poller.hpp"
 
 #include "daemon/http/http_answer.hpp"
 
@@ -34,7 +34,7 @@ bool try_again() {
 
 }  // namespace
 
-WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, Host host)
+ConnectionPoller::ConnectionPoller(const WaitingRoomOptions& options, Host host)
     : options_(options),
       keep_alive_(fmt::format("timeout={}, max={}",
                               std::max<long long>(1, options.idle / std::chrono::seconds(1)),
@@ -45,12 +45,12 @@ WaitingRoom::WaitingRoom(const WaitingRoomOptions& options, Host host)
     polled_places_.reserve(places_.size());
 }
 
-WaitingRoom::~WaitingRoom() {
+ConnectionPoller::~ConnectionPoller() {
     stop();
     if (wake_ >= 0) ::close(wake_);
 }
 
-Result<void> WaitingRoom::start(int listener) {
+Result<void> ConnectionPoller::start(int listener) {
     listener_ = listener;
     wake_ = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     const int flags = ::fcntl(listener, F_GETFL);
@@ -60,7 +60,7 @@ Result<void> WaitingRoom::start(int listener) {
     return {};
 }
 
-void WaitingRoom::give_back(std::size_t place, std::optional<Response> response) {
+void ConnectionPoller::give_back(std::size_t place, std::optional<Response> response) {
     {
         const std::scoped_lock lock(mutex_);
         given_back_.emplace_back(place, std::move(response));
@@ -68,7 +68,7 @@ void WaitingRoom::give_back(std::size_t place, std::optional<Response> response)
     (void)::eventfd_write(wake_, 1);
 }
 
-void WaitingRoom::stop() {
+void ConnectionPoller::stop() {
     if (!thread_.joinable()) return;
     {
         const std::scoped_lock lock(mutex_);
@@ -78,7 +78,7 @@ void WaitingRoom::stop() {
     thread_.join();
 }
 
-void WaitingRoom::run() {
+void ConnectionPoller::run() {
     for (;;) {
         wait();  // first: data that has arrived counts, even if the deadline has passed meanwhile
         take_back();
@@ -87,12 +87,12 @@ void WaitingRoom::run() {
     }
 }
 
-bool WaitingRoom::empty() const {
+bool ConnectionPoller::empty() const {
     return std::all_of(places_.begin(), places_.end(),
                        [](const Place& place) { return place.stage == Stage::kFree; });
 }
 
-void WaitingRoom::take_back() {
+void ConnectionPoller::take_back() {
     std::vector<std::pair<std::size_t, std::optional<Response>>> taken;
     bool stop = false;
     {
@@ -110,7 +110,7 @@ void WaitingRoom::take_back() {
     }
 }
 
-void WaitingRoom::leave() {
+void ConnectionPoller::leave() {
     leaving_ = true;
     ::shutdown(listener_, SHUT_RDWR);  // the kernel refuses new connections from here on
     for (Place& place : places_) {
@@ -119,7 +119,7 @@ void WaitingRoom::leave() {
     }
 }
 
-void WaitingRoom::end_overdue() {
+void ConnectionPoller::end_overdue() {
     const Clock::time_point now = Clock::now();
     for (Place& place : places_) {
         if (place.stage == Stage::kFree || place.stage == Stage::kServing || now < place.until) continue;
@@ -130,7 +130,7 @@ void WaitingRoom::end_overdue() {
     }
 }
 
-void WaitingRoom::wait() {
+void ConnectionPoller::wait() {
     const bool accepts = !leaving_ && Clock::now() >= accept_from_;
     Clock::time_point until = Clock::now() + 60s;
     if (!leaving_ && !accepts) until = std::min(until, accept_from_);
@@ -170,7 +170,7 @@ void WaitingRoom::wait() {
     if (polled_[1].revents != 0) accept_some();
 }
 
-void WaitingRoom::accept_some() {
+void ConnectionPoller::accept_some() {
     bool tried = false;
     for (int i = 0; i < kAcceptsAtOnce; ++i) {
         const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -196,7 +196,7 @@ void WaitingRoom::accept_some() {
     }
 }
 
-bool WaitingRoom::make_place() {
+bool ConnectionPoller::make_place() {
     // Each iteration takes one place out of the waiting stages.
     while (Place* const place = longest_waiting()) {
         if (place->stage == Stage::kReading) receive(*place);  // its request may have come meanwhile
@@ -206,7 +206,7 @@ bool WaitingRoom::make_place() {
     return false;
 }
 
-WaitingRoom::Place* WaitingRoom::longest_waiting() {
+ConnectionPoller::Place* ConnectionPoller::longest_waiting() {
     Place* found = nullptr;
     const auto order = [](const Place& place) {
         return std::tuple(place.stage != Stage::kDraining, place.since);
@@ -217,7 +217,7 @@ WaitingRoom::Place* WaitingRoom::longest_waiting() {
     return found;
 }
 
-void WaitingRoom::turn_away(int fd) const {
+void ConnectionPoller::turn_away(int fd) const {
     const std::string answer =
         http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, "");
     // If the answer does not fit the socket buffer, it is dropped: the buffer of a new connection is empty.
@@ -226,7 +226,7 @@ void WaitingRoom::turn_away(int fd) const {
     ::close(fd);
 }
 
-void WaitingRoom::begin_request(Place& place) {
+void ConnectionPoller::begin_request(Place& place) {
     place.stage = Stage::kReading;
     place.framing = {};
     place.continued = false;
@@ -235,7 +235,7 @@ void WaitingRoom::begin_request(Place& place) {
     if (!place.in.empty()) look(place);  // more bytes came with the previous request
 }
 
-void WaitingRoom::receive(Place& place) {
+void ConnectionPoller::receive(Place& place) {
     const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
     if (n < 0 && try_again()) return;
     if (n < 0 || (n == 0 && place.in.empty())) return end(place);
@@ -245,10 +245,10 @@ void WaitingRoom::receive(Place& place) {
     look(place);
 }
 
-void WaitingRoom::look(Place& place) {
-    const RequestFraming::State state = place.framing.look(place.in);
-    if (state == RequestFraming::State::kRefused) return refuse(place, place.framing.refusal());
-    if (state == RequestFraming::State::kMore) {
+void ConnectionPoller::look(Place& place) {
+    const RequestParser::State state = place.framing.look(place.in);
+    if (state == RequestParser::State::kRefused) return refuse(place, place.framing.refusal());
+    if (state == RequestParser::State::kMore) {
         if (!place.framing.wants_continue() || std::exchange(place.continued, true)) return;
         // Everything sent before has left, so these few bytes fit, unless the client does not read.
         if (::send(place.fd, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
@@ -264,12 +264,12 @@ void WaitingRoom::look(Place& place) {
     host_.serve(static_cast<std::size_t>(&place - places_.data()), std::move(request));
 }
 
-void WaitingRoom::refuse(Place& place, const HttpRefusal& refusal) {
+void ConnectionPoller::refuse(Place& place, const HttpRefusal& refusal) {
     place.more = false;
     begin_answer(place, host_.refuse(refusal));
 }
 
-void WaitingRoom::begin_answer(Place& place, const Response& response) {
+void ConnectionPoller::begin_answer(Place& place, const Response& response) {
     place.stage = Stage::kAnswering;
     place.out = http_answer(response, place.framing.answer_has_body(),
                             place.more ? std::string_view(keep_alive_) : "");
@@ -279,7 +279,7 @@ void WaitingRoom::begin_answer(Place& place, const Response& response) {
     send(place);
 }
 
-void WaitingRoom::send(Place& place) {
+void ConnectionPoller::send(Place& place) {
     while (place.sent < place.out.size()) {
         const ssize_t n = ::send(place.fd, place.out.data() + place.sent, place.out.size() - place.sent,
                                  MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -295,7 +295,7 @@ void WaitingRoom::send(Place& place) {
 
 // If the connection closed while the client still sends, the client could miss the answer: its data is read
 // for a short time and up to a limit.
-void WaitingRoom::begin_draining(Place& place) {
+void ConnectionPoller::begin_draining(Place& place) {
     ::shutdown(place.fd, SHUT_WR);
     place.stage = Stage::kDraining;
     place.in = {};
@@ -303,14 +303,14 @@ void WaitingRoom::begin_draining(Place& place) {
     place.until = place.since + kDrainTime;
 }
 
-void WaitingRoom::drain(Place& place) {
+void ConnectionPoller::drain(Place& place) {
     const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
     if (n < 0 && try_again()) return;
     if (n > 0) place.drained += static_cast<std::size_t>(n);
     if (n <= 0 || place.drained >= kDrainBytes) end(place);
 }
 
-void WaitingRoom::end(Place& place) {
+void ConnectionPoller::end(Place& place) {
     ::shutdown(place.fd, SHUT_RDWR);
     ::close(place.fd);
     place = Place{};

@@ -1,5 +1,5 @@
-// lobby.hpp: pending connections of a shm server: their first message has not come yet. Each costs a
-// descriptor, but no thread and no NIC; their number and their waiting time are limited.
+// pending_connections.hpp: pending connections of a shm server: their first message has not come yet. Each
+// costs a descriptor, but no thread and no NIC; their number and their waiting time are limited.
 //
 // Invariants
 //   * at most `places` pending connections; one more closes the oldest of the user that has most of them,
@@ -19,35 +19,36 @@
 
 namespace gnstor::rdma::shm {
 
-class Lobby {
+class PendingConnections {
   public:
     using Time = std::chrono::steady_clock::time_point;
-    struct Guest {
+    struct Pending {
         Socket socket;
         std::uint32_t user = 0;
         Time until;
     };
 
-    Lobby(std::size_t places, std::chrono::milliseconds patience) : places_(places), patience_(patience) {}
+    PendingConnections(std::size_t places, std::chrono::milliseconds patience)
+        : places_(places), patience_(patience) {}
 
-    void enter(Socket socket, std::uint32_t user, Time now);
+    void add(Socket socket, std::uint32_t user, Time now);
     /// Closes the connections whose time is over; returns how many.
     std::size_t expire(Time now);
     /// Closes the oldest connection to free its descriptor. False: there is none.
-    bool make_room();
+    bool evict_oldest();
     /// Removes a connection and returns it.
-    Guest leave(std::size_t index);
+    Pending take(std::size_t index);
 
-    [[nodiscard]] const std::vector<Guest>& guests() const noexcept { return guests_; }
+    [[nodiscard]] const std::vector<Pending>& connections() const noexcept { return connections_; }
     /// When expire() next closes one.
     [[nodiscard]] std::optional<Time> next_deadline() const {
-        return guests_.empty() ? std::nullopt : std::optional(guests_.front().until);
+        return connections_.empty() ? std::nullopt : std::optional(connections_.front().until);
     }
 
   private:
     const std::size_t places_;
     const std::chrono::milliseconds patience_;
-    std::vector<Guest> guests_;  ///< oldest first
+    std::vector<Pending> connections_;  ///< oldest first
 };
 
 }  // namespace gnstor::rdma::shm

@@ -1,5 +1,5 @@
-// standing.cpp: see standing.hpp.
-#include "rdma/roce/standing.hpp"
+// peer_trust.cpp: see peer_trust.hpp.
+#include "rdma/roce/peer_trust.hpp"
 
 #include <gnstor/base/hash.hpp>
 
@@ -17,33 +17,33 @@ constexpr std::uint32_t tag_of(std::uint64_t hash) noexcept {
 
 }  // namespace
 
-PeerStanding::PeerStanding(std::uint64_t seed) : seed_(seed), requests_(kRequests), peers_(kPeers) {}
+PeerTrustTable::PeerTrustTable(std::uint64_t seed) : seed_(seed), requests_(kRequests), peers_(kPeers) {}
 
-std::uint64_t PeerStanding::hash(const Gid& source, std::uint64_t what) const noexcept {
+std::uint64_t PeerTrustTable::hash(const Gid& source, std::uint64_t what) const noexcept {
     std::uint64_t halves[2];
     static_assert(sizeof halves == sizeof(Gid));
     std::memcpy(halves, source.data(), sizeof halves);
     return mix64(mix64(mix64(halves[0] ^ seed_) ^ halves[1]) ^ what);
 }
 
-Standing PeerStanding::of_peer(TimeNs now, const Gid& source) const noexcept {
+PeerTrust PeerTrustTable::of_peer(TimeNs now, const Gid& source) const noexcept {
     const std::uint64_t at = hash(source, 0);
     const Mark& mark = peers_[at % kPeers];
     const bool proven = mark.tag == tag_of(at) && ms_of(now) - mark.at_ms < kProvenNs / 1'000'000;
-    return proven ? Standing::kProven : Standing::kNew;
+    return proven ? PeerTrust::kProven : PeerTrust::kNew;
 }
 
-Standing PeerStanding::of_request(TimeNs now, const Gid& source, const CmMessage& request) noexcept {
+PeerTrust PeerTrustTable::of_request(TimeNs now, const Gid& source, const CmMessage& request) noexcept {
     const std::uint64_t at = hash(source, mix64(request.transaction) ^ request.local_id);
     Mark& mark = requests_[at % kRequests];
     const std::uint32_t age_ms = ms_of(now) - mark.at_ms;
     const bool heard = mark.tag == tag_of(at) && age_ms < kRetryMaxNs / 1'000'000;
     if (!heard) mark = {tag_of(at), ms_of(now)};
-    if (of_peer(now, source) == Standing::kProven) return Standing::kProven;
-    return heard && age_ms >= kRetryMinNs / 1'000'000 ? Standing::kRetried : Standing::kNew;
+    if (of_peer(now, source) == PeerTrust::kProven) return PeerTrust::kProven;
+    return heard && age_ms >= kRetryMinNs / 1'000'000 ? PeerTrust::kRetried : PeerTrust::kNew;
 }
 
-void PeerStanding::prove(TimeNs now, const Gid& source) noexcept {
+void PeerTrustTable::prove(TimeNs now, const Gid& source) noexcept {
     const std::uint64_t at = hash(source, 0);
     peers_[at % kPeers] = {tag_of(at), ms_of(now)};
 }

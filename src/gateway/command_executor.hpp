@@ -1,4 +1,4 @@
-// command_engine.hpp: carries out the commands of a gateway's queues on a volume, many at once, on one
+// command_executor.hpp: carries out the commands of a gateway's queues on a volume, many at once, on one
 // thread.
 //
 // Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the engine's channel: split at chunks, sent
@@ -12,8 +12,9 @@
 //     before its command is answered. Commands are unordered among each other, as in NVMe: others may pass
 //     one that waits for room, or is begun again, but not for ever. Commands for the same SSDs begin, the
 //     first time, in the order in which they were fetched;
-//   * commands for a slow SSD leave places for the others (ssd_shares.hpp);
-//   * a flush answered with success is true (loss_watch.hpp), even after a restart: a change is answered only
+//   * commands for a slow SSD leave places for the others (ssd_quota.hpp);
+//   * a flush answered with success is true (write_loss_tracker.hpp), even after a restart: a change is
+//   answered only
 //     after a record of it is stable (loss_record.hpp). The engine's owner writes the record; if that fails,
 //     changes end with Internal Error;
 //   * sequences of a change are marked resolved (gnor/resolved.hpp) only when all SSDs have answered it, or
@@ -28,8 +29,8 @@
 #include <gnstor/gnor/volume_ref.hpp>
 
 #include "gateway/block_command.hpp"
-#include "gateway/loss_watch.hpp"
-#include "gateway/ssd_shares.hpp"
+#include "gateway/ssd_quota.hpp"
+#include "gateway/write_loss_tracker.hpp"
 #include "ssd/drive/admin_commands.hpp"
 
 #include <array>
@@ -52,7 +53,7 @@ struct GatewayCounters {
     std::uint64_t failed;         ///< failed on the volume
     std::uint64_t reclaims;       ///< how often connections to SSDs were re-established
     std::uint64_t record_writes;  ///< writes of loss records
-    std::uint64_t share_waits;    ///< commands that waited for room with their SSDs (ssd_shares.hpp)
+    std::uint64_t share_waits;    ///< commands that waited for room with their SSDs (ssd_quota.hpp)
     std::uint64_t older_reads;    ///< reads of blocks that are doubtful on every replica
 };
 
@@ -62,7 +63,7 @@ struct GatewayState {
     std::uint32_t places, places_of_one_ssd, places_of_many;
     std::vector<std::uint32_t> ssds;  ///< places in use for the SSD of each slot
     std::uint32_t many;               ///< places in use by commands that go to many SSDs
-    std::uint64_t unflushed;          ///< answered changes that no flush has covered (loss_watch.hpp)
+    std::uint64_t unflushed;          ///< answered changes that no flush has covered (write_loss_tracker.hpp)
     std::uint32_t slots_gone;
     bool flushes_fail;
 };
@@ -79,9 +80,10 @@ struct EngineOptions {
     std::array<std::uint8_t, 16> uuid{};    ///< of the volume, stored in records
 };
 
-class CommandEngine final : public Poller, public deengine::CompletionSink {
+class CommandExecutor final : public Poller, public deengine::CompletionSink {
   public:
-    CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts, EngineOptions options);
+    CommandExecutor(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
+                    EngineOptions options);
 
     std::uint32_t poll() override;
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
@@ -145,13 +147,13 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
         bool may_be_wide = false;          ///< trim or write zeroes of many chunks: may use kWideWindow
         bool met_no_room = false;          ///< has waited for room with its SSDs
         bool in_doubt = false;             ///< an earlier attempt ended in doubt (gnor/resolved.hpp)
-        SsdShares::Mask ssds = 0;          ///< the SSDs that it goes to
+        SsdQuota::Mask ssds = 0;           ///< the SSDs that it goes to
         nvme::MapVersion map_version = 0;  ///< the watch's map version when this began
         struct Sequences {
             std::uint64_t first, count;
         };
         std::vector<Sequences> sequences;  ///< of a change: one entry per attempt, not yet resolved
-        LossWatch::Mark mark;              ///< for a flush
+        WriteLossTracker::Mark mark;       ///< for a flush
     };
 
     std::uint32_t fetch(std::uint64_t now_ns);
@@ -173,7 +175,7 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     /// Whether the stable record permits a change to be answered.
     [[nodiscard]] bool record_covers() const;
     bool wait_for_record(Work& work, std::uint64_t now_ns);
-    [[nodiscard]] SsdShares::Mask ssds_of(const Work& work) const;
+    [[nodiscard]] SsdQuota::Mask ssds_of(const Work& work) const;
     bool put_off(Work& work, std::uint64_t now_ns);
     void end(Work& work, nvme::Status status);
     void give_up(Work& work);
@@ -185,8 +187,8 @@ class CommandEngine final : public Poller, public deengine::CompletionSink {
     VolumeRef volume_;
     const ChannelRef channel_;
     const EngineOptions options_;
-    SsdShares shares_;
-    LossWatch watch_;
+    SsdQuota shares_;
+    WriteLossTracker watch_;
     std::set<std::uint16_t> heard_;     // controllers that were told of an inherited loss
     std::optional<LossRecord> stable_;  // the record known to be on the medium
     bool record_wanted_ = false, record_fails_ = false;

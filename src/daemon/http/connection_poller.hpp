@@ -1,4 +1,4 @@
-// waiting_room.hpp: the connections of an HTTP server, and the one thread that polls them all.
+// connection_poller.hpp: the connections of an HTTP server, and the one thread that polls them all.
 //
 // It accepts connections, reads until a request is complete, hands that over, sends the answer, and waits for
 // the next request. So no thread of the server's pool waits for a peer: a client that sends nothing, or half
@@ -17,7 +17,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "daemon/http/http_service.hpp"
-#include "daemon/http/request_framing.hpp"
+#include "daemon/http/request_parser.hpp"
 
 #include <poll.h>
 
@@ -42,7 +42,7 @@ struct WaitingRoomOptions {
     std::chrono::milliseconds answer{30'000};   ///< until the client has received it
 };
 
-class WaitingRoom {
+class ConnectionPoller {
   public:
     struct Host {
         /// Starts serving the request on another thread, which must call give_back() with its place. Must not
@@ -52,10 +52,10 @@ class WaitingRoom {
         std::function<Response(const HttpRefusal& refusal)> refuse;
     };
 
-    WaitingRoom(const WaitingRoomOptions& options, Host host);
-    ~WaitingRoom();  ///< calls stop()
-    WaitingRoom(const WaitingRoom&) = delete;
-    WaitingRoom& operator=(const WaitingRoom&) = delete;
+    ConnectionPoller(const WaitingRoomOptions& options, Host host);
+    ~ConnectionPoller();  ///< calls stop()
+    ConnectionPoller(const ConnectionPoller&) = delete;
+    ConnectionPoller& operator=(const ConnectionPoller&) = delete;
 
     /// Accepts from `listener`, which the caller owns, from now on. Call once.
     Result<void> start(int listener);
@@ -73,7 +73,7 @@ class WaitingRoom {
         int fd = -1;
         Stage stage = Stage::kFree;
         Clock::time_point since{}, until{};  ///< when this stage began, and its deadline
-        RequestFraming framing;
+        RequestParser framing;
         std::string in, out;    ///< received but not yet served; still to be sent
         std::size_t sent = 0;   ///< bytes of `out`
         std::size_t asked = 0;  ///< complete requests received

@@ -1,4 +1,4 @@
-#include "gateway/command_engine.hpp"
+#include "gateway/command_executor.hpp"
 
 #include <gnstor/base/log.hpp>
 
@@ -29,17 +29,17 @@ const auto kMe = simt::self(simt::Lane{});
 
 }  // namespace
 
-CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
-                             EngineOptions options)
+CommandExecutor::CommandExecutor(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
+                                 EngineOptions options)
     : volume_(volume),
       channel_(channel),
       options_(std::move(options)),
       shares_(options_.under_way_max, channel.state().queues),
       watch_(options_.has_predecessor
-                 ? LossWatch::resume(volume.geometry.replicas,
-                                     options_.predecessor ? &*options_.predecessor : nullptr,
-                                     *volume.operation().map)
-                 : LossWatch(volume.geometry.replicas, *volume.operation().map)),
+                 ? WriteLossTracker::resume(volume.geometry.replicas,
+                                            options_.predecessor ? &*options_.predecessor : nullptr,
+                                            *volume.operation().map)
+                 : WriteLossTracker(volume.geometry.replicas, *volume.operation().map)),
       admin_(std::move(facts), *this),
       writable_(volume.mode == VolumeMode::kWrite) {
     if (watch_.inherited_loss())
@@ -51,7 +51,7 @@ CommandEngine::CommandEngine(const VolumeRef& volume, ChannelRef channel, ssd::D
             options_.predecessor ? ", as their SSDs were" : " (what it left of them cannot be read)");
 }
 
-ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
+ssd::NvmeQueue* CommandExecutor::add(std::unique_ptr<ssd::ServedQueue> queue) {
     ssd::ServedQueue* const q = queue.get();
     const auto hole = std::find(queues_.begin(), queues_.end(), nullptr);
     q->index = static_cast<std::uint32_t>(hole - queues_.begin());
@@ -66,7 +66,7 @@ ssd::NvmeQueue* CommandEngine::add(std::unique_ptr<ssd::ServedQueue> queue) {
     return &q->queue;
 }
 
-bool CommandEngine::remove(const ssd::NvmeQueue* queue) {
+bool CommandExecutor::remove(const ssd::NvmeQueue* queue) {
     const auto at = std::find_if(queues_.begin(), queues_.end(),
                                  [queue](const auto& q) { return q != nullptr && &q->queue == queue; });
     if (at == queues_.end()) return false;
@@ -79,12 +79,12 @@ bool CommandEngine::remove(const ssd::NvmeQueue* queue) {
     return true;
 }
 
-std::size_t CommandEngine::queues() const {
+std::size_t CommandExecutor::queues() const {
     return static_cast<std::size_t>(
         std::count_if(queues_.begin(), queues_.end(), [](const auto& q) { return q != nullptr; }));
 }
 
-std::uint32_t CommandEngine::poll() {
+std::uint32_t CommandExecutor::poll() {
     const std::uint64_t now = simt::now_ns();
     const std::uint32_t work = fetch(now) + advance(now);
     if (work == 0 && !under_way_.empty()) return linger(now);
@@ -95,13 +95,13 @@ std::uint32_t CommandEngine::poll() {
 
 /// Answers arrive in memory and wake no thread. While some are expected, the thread polls, and yields its
 /// core in between; if they take long, its reactor may sleep.
-std::uint32_t CommandEngine::linger(std::uint64_t now_ns) {
+std::uint32_t CommandExecutor::linger(std::uint64_t now_ns) {
     if (now_ns - progress_ns_ > kLingerNs) return 0;
     simt::pause(backoff_);
     return 1;
 }
 
-std::uint32_t CommandEngine::fetch(std::uint64_t now_ns) {
+std::uint32_t CommandExecutor::fetch(std::uint64_t now_ns) {
     std::uint32_t fetched = 0;
     const std::size_t count = queues_.size();
     for (std::size_t i = 0; i < count; ++i) {
@@ -112,7 +112,7 @@ std::uint32_t CommandEngine::fetch(std::uint64_t now_ns) {
     return fetched;
 }
 
-std::uint32_t CommandEngine::fetch_from(ssd::ServedQueue& q, std::uint32_t limit, std::uint64_t now_ns) {
+std::uint32_t CommandExecutor::fetch_from(ssd::ServedQueue& q, std::uint32_t limit, std::uint64_t now_ns) {
     std::uint32_t n = 0;
     while (n < limit && !q.free.empty()) {
         const std::uint32_t slot = q.free.back();
@@ -127,7 +127,7 @@ std::uint32_t CommandEngine::fetch_from(ssd::ServedQueue& q, std::uint32_t limit
     return n;
 }
 
-void CommandEngine::take_admin(ssd::ServedQueue& q, std::uint32_t slot) {
+void CommandExecutor::take_admin(ssd::ServedQueue& q, std::uint32_t slot) {
     const Command& command = q.pending[slot].command;
     const bool sets_weights =
         command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kSetFeatures) &&
@@ -138,7 +138,7 @@ void CommandEngine::take_admin(ssd::ServedQueue& q, std::uint32_t slot) {
     admin_.take(q, slot, health());
 }
 
-void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64_t now_ns) {
+void CommandExecutor::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64_t now_ns) {
     std::unique_ptr<Work> work = std::move(free_.back());
     free_.pop_back();
     const Command& command = q.pending[slot].command;
@@ -161,44 +161,44 @@ void CommandEngine::take_io(ssd::ServedQueue& q, std::uint32_t slot, std::uint64
     under_way_.push_back(std::move(work));
 }
 
-void CommandEngine::flush(std::function<void(bool)> done) {
+void CommandExecutor::flush(std::function<void(bool)> done) {
     if (stopped_) return done(false);
     auto work = std::make_unique<Work>();
     work->done = std::move(done);
     work->command.opcode = IoOpcode::kFlush;
-    work->ssds = SsdShares::kMany;
+    work->ssds = SsdQuota::kMany;
     work->deadline_ns = simt::now_ns() + options_.timeout_ns;
     under_way_.push_back(std::move(work));
 }
 
 /// Which SSDs a command goes to, by the present map. Replicas that are asked only on failover do not count.
-SsdShares::Mask CommandEngine::ssds_of(const Work& work) const {
-    if (work.command.opcode == IoOpcode::kFlush) return SsdShares::kMany;
+SsdQuota::Mask CommandExecutor::ssds_of(const Work& work) const {
+    if (work.command.opcode == IoOpcode::kFlush) return SsdQuota::kMany;
     const gnor::Operation op = volume_.operation();
     const bool read = work.command.opcode == IoOpcode::kRead;
-    SsdShares::Mask mask = 0;
+    SsdQuota::Mask mask = 0;
     std::uint64_t chunks = 0;
     for (const IoRequest& r : work.requests) {
         const std::uint64_t last = (std::uint64_t{r.block} + r.blocks - 1) >> op.geometry.chunk_shift;
         for (std::uint64_t chunk = r.block >> op.geometry.chunk_shift; chunk <= last; ++chunk) {
-            if (++chunks > kChunksLookedAt) return SsdShares::kMany;
+            if (++chunks > kChunksLookedAt) return SsdQuota::kMany;
             const auto replicas = placement::place(*op.map, op.geometry, static_cast<std::uint32_t>(chunk));
             for (std::uint32_t i = 0; i < (read ? std::min(1u, replicas.count) : replicas.count); ++i)
                 mask |= 1ull << replicas.slot[i];
         }
     }
     const auto few = std::max(2u, std::uint32_t{op.geometry.replicas});
-    return static_cast<std::uint32_t>(std::popcount(mask)) > few ? SsdShares::kMany : mask;
+    return static_cast<std::uint32_t>(std::popcount(mask)) > few ? SsdQuota::kMany : mask;
 }
 
 /// Moves every command on as far as possible, and answers those that have ended.
-std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
+std::uint32_t CommandExecutor::advance(std::uint64_t now_ns) {
     if (under_way_.empty()) return 0;
     ChannelState& state = channel_.state();
     see_map();
-    std::uint32_t progress = begun_ != 0 ? gnor::poll_trip(kMe, state) : 0;
+    std::uint32_t progress = begun_ != 0 ? gnor::poll_once(kMe, state) : 0;
     bool ended = false;
-    SsdShares::Mask kept = 0;     // reserved for the oldest command that waits for room with its SSDs
+    SsdQuota::Mask kept = 0;      // reserved for the oldest command that waits for room with its SSDs
     std::uint32_t left = begun_;  // begun commands that the loop has not reached yet
     for (const auto& work : under_way_) {
         const bool room = !held_ && begun_ < options_.under_way_max &&
@@ -208,7 +208,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
                 begin(*work);
                 ++left;
             } else {
-                kept = SsdShares::keep_for(work->ssds, kept);
+                kept = SsdQuota::keep_for(work->ssds, kept);
                 counters_.share_waits += std::exchange(work->met_no_room, true) ? 0 : 1;
             }
         }
@@ -233,7 +233,7 @@ std::uint32_t CommandEngine::advance(std::uint64_t now_ns) {
 }
 
 /// The oldest request that benefits from the wide window gets it, and keeps it until it ends.
-bool CommandEngine::step(Work& work, std::uint64_t now_ns) {
+bool CommandExecutor::step(Work& work, std::uint64_t now_ns) {
     if (work.may_be_wide && wide_ == nullptr) {
         wide_ = &work;
         work.request.set_window(kWideWindow);
@@ -244,12 +244,12 @@ bool CommandEngine::step(Work& work, std::uint64_t now_ns) {
     return progress;
 }
 
-void CommandEngine::give_window_up(const Work& work) {
+void CommandExecutor::give_window_up(const Work& work) {
     if (wide_ == &work) wide_ = nullptr;
 }
 
 /// Frees the Work of ended commands; the engine's own flushes are destroyed.
-void CommandEngine::collect() {
+void CommandExecutor::collect() {
     for (auto& work : under_way_) {
         if (!work->ended) continue;
         if (work->queue != nullptr) free_.push_back(std::move(work));
@@ -258,7 +258,7 @@ void CommandEngine::collect() {
     std::erase_if(under_way_, [](const auto& work) { return work == nullptr; });
 }
 
-bool CommandEngine::moves_no_bytes_in_many_chunks(const Work& work) const {
+bool CommandExecutor::moves_no_bytes_in_many_chunks(const Work& work) const {
     const IoOpcode opcode = work.command.opcode;
     if (opcode != IoOpcode::kDatasetManagement && opcode != IoOpcode::kWriteZeroes) return false;
     std::uint64_t chunks = 0;
@@ -267,7 +267,7 @@ bool CommandEngine::moves_no_bytes_in_many_chunks(const Work& work) const {
     return chunks > gnor::kLoneWindow;
 }
 
-void CommandEngine::begin(Work& work) {
+void CommandExecutor::begin(Work& work) {
     const BlockCommand& command = work.command;
     const VolumeRef volume = command.force_unit_access ? volume_.stable() : volume_;
     const auto count = static_cast<std::uint32_t>(work.requests.size());
@@ -294,7 +294,7 @@ void CommandEngine::begin(Work& work) {
 /// Resolves the sequences of a change whose request has ended or was given up. If it succeeded, sequences of
 /// earlier attempts are superseded, because it covers the same blocks; otherwise they keep their outcome
 /// (leave_attempt() has recorded doubt).
-void CommandEngine::resolve(Work& work) {
+void CommandExecutor::resolve(Work& work) {
     if (work.sequences.empty()) return;
     if (work.begun && work.request.in_doubt())
         work.in_doubt = true;
@@ -311,7 +311,7 @@ void CommandEngine::resolve(Work& work) {
 }
 
 /// Ends this attempt; the command begins again later.
-void CommandEngine::leave_attempt(Work& work) {
+void CommandExecutor::leave_attempt(Work& work) {
     if (work.request.in_doubt()) {
         work.in_doubt = true;
     } else if (!work.sequences.empty()) {  // the change reached no SSD
@@ -322,7 +322,7 @@ void CommandEngine::leave_attempt(Work& work) {
     leave_channel(work);
 }
 
-void CommandEngine::leave_channel(Work& work) {
+void CommandExecutor::leave_channel(Work& work) {
     work.begun = false;
     give_window_up(work);
     --begun_;
@@ -332,7 +332,7 @@ void CommandEngine::leave_channel(Work& work) {
 
 /// If a queue pair is in error, the command waits for reclaim() and begins again. If the host got the error
 /// instead, it would retry a few times at once, and report an error to its file system within a millisecond.
-bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
+bool CommandExecutor::put_off(Work& work, std::uint64_t now_ns) {
     if (work.request.result() != Status::kQueueError || now_ns + kRetryNs >= work.deadline_ns) return false;
     leave_attempt(work);
     work.retry_ns = now_ns + kRetryNs;
@@ -341,7 +341,7 @@ bool CommandEngine::put_off(Work& work, std::uint64_t now_ns) {
 
 /// A change that SSDs refuse for lack of room waits until the floor rises, which happens only in the next
 /// epoch. So changes in flight are given up here, and begun again in that epoch.
-void CommandEngine::recall_changes() {
+void CommandExecutor::recall_changes() {
     for (const auto& work : under_way_) {
         if (!work->begun || !VolumeRef::changes(work->command.opcode) || work->request.done()) continue;
         work->request.give_up(channel_.state(), 0);
@@ -350,7 +350,7 @@ void CommandEngine::recall_changes() {
 }
 
 /// Sequences of the old epoch are dropped: the commands get new ones in the new epoch.
-void CommandEngine::renewed(const VolumeRef& volume) {
+void CommandExecutor::renewed(const VolumeRef& volume) {
     volume_ = volume;
     for (const auto& work : under_way_) {
         work->sequences.clear();
@@ -359,7 +359,7 @@ void CommandEngine::renewed(const VolumeRef& volume) {
 }
 
 /// Answers the command; collect() frees its Work.
-void CommandEngine::end(Work& work, Status status) {
+void CommandExecutor::end(Work& work, Status status) {
     resolve(work);
     if (work.begun) leave_channel(work);
     work.ended = true;
@@ -379,7 +379,7 @@ void CommandEngine::end(Work& work, Status status) {
 }
 
 /// Ends a command without waiting for its request.
-void CommandEngine::give_up(Work& work) {
+void CommandExecutor::give_up(Work& work) {
     if (work.begun) {
         work.request.give_up(channel_.state(), 0);
         gave_up_ = true;
@@ -389,7 +389,7 @@ void CommandEngine::give_up(Work& work) {
 
 /// Judges a read of blocks whose newest version is doubtful on every replica. A block device must not return
 /// older data: the read fails, unless older versions were asked for.
-Status CommandEngine::judge_older(const Work& work) {
+Status CommandExecutor::judge_older(const Work& work) {
     // Logged at the 1st, 2nd, 4th, 8th ... such read.
     if (std::has_single_bit(++counters_.older_reads) && !work.requests.empty())
         log_warn(
@@ -403,7 +403,7 @@ Status CommandEngine::judge_older(const Work& work) {
 
 /// Another opening for writing exists, or the lease ran out and the daemon closed the epoch. The gateway does
 /// not reopen the volume: the file system above relies on what it wrote, and must see the error.
-void CommandEngine::fence() {
+void CommandExecutor::fence() {
     if (!writable_.exchange(false, std::memory_order_relaxed)) return;
     log_error(
         "gateway of volume {}: its write lease is lost, another writer may have the volume: it is read only "
@@ -414,32 +414,32 @@ void CommandEngine::fence() {
         if (q != nullptr) admin_.namespace_changed(*q);
 }
 
-bool CommandEngine::needs_reclaim() {
+bool CommandExecutor::needs_reclaim() {
     bool needs = std::exchange(gave_up_, false);
     ChannelState& state = channel_.state();
     for (std::uint32_t i = 0; i < state.queues; ++i) needs = needs || gnor::is_broken(state, i);
     return needs;
 }
 
-bool CommandEngine::holds_others_back() const {
+bool CommandExecutor::holds_others_back() const {
     return std::any_of(under_way_.begin(), under_way_.end(),
                        [](const auto& work) { return !work->begun && work->retry_ns == 0; });
 }
 
-void CommandEngine::stop() {
+void CommandExecutor::stop() {
     stopped_ = true;
     for (const auto& work : under_way_) give_up(*work);
     collect();
 }
 
-void CommandEngine::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
+void CommandExecutor::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
     ssd::ServedQueue& q = *queues_[tag >> 32];
     const auto slot = static_cast<std::uint32_t>(tag);
     if (!nvme::ok(status)) admin_.note_error(q, slot, status);
     q.answer(slot, status, result);
 }
 
-void CommandEngine::count(const Work& work) {
+void CommandExecutor::count(const Work& work) {
     std::uint64_t blocks = 0;
     for (const IoRequest& request : work.requests) blocks += request.blocks;
     switch (work.command.opcode) {
@@ -463,7 +463,7 @@ void CommandEngine::count(const Work& work) {
     }
 }
 
-GatewayState CommandEngine::state() const {
+GatewayState CommandExecutor::state() const {
     GatewayState s{};
     s.under_way = begun_;
     s.waiting = static_cast<std::uint32_t>(under_way_.size()) - begun_;
@@ -480,7 +480,7 @@ GatewayState CommandEngine::state() const {
 }
 
 /// The counters that Identify and the health log take from a drive.
-deengine::EngineCounters CommandEngine::health() const {
+deengine::EngineCounters CommandExecutor::health() const {
     deengine::EngineCounters counters{};
     counters.reads = counters_.reads;
     counters.writes = counters_.writes;

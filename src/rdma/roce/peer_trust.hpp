@@ -1,4 +1,4 @@
-// standing.hpp: how far a sender of connection requests can be trusted, since source addresses can be
+// peer_trust.hpp: how far a sender of connection requests can be trusted, since source addresses can be
 // forged.
 //
 // A first REQ does not show whether its source address is forged, and connection management has no
@@ -20,24 +20,24 @@
 
 namespace gnstor::rdma::roce {
 
-enum class Standing : std::uint8_t {
+enum class PeerTrust : std::uint8_t {
     kNew,      ///< unknown
     kRetried,  ///< repeats an earlier request
     kProven,   ///< was connected before, from that address
 };
 
-class PeerStanding {
+class PeerTrustTable {
   public:
     /// Peers repeat after half a second (ours) to 4.3 s (Linux).
     static constexpr TimeNs kRetryMinNs = 100'000'000, kRetryMaxNs = 10'000'000'000;
     static constexpr TimeNs kProvenNs = 24 * 3600ull * 1'000'000'000;
     static constexpr std::size_t kRequests = 1u << 17, kPeers = 1u << 12;
 
-    explicit PeerStanding(std::uint64_t seed);
-    /// Standing of the sender of a REQ that arrived; remembers the REQ, whether it is processed or not.
-    Standing of_request(TimeNs now, const Gid& source, const CmMessage& request) noexcept;
-    /// Standing of the sender of any other message.
-    [[nodiscard]] Standing of_peer(TimeNs now, const Gid& source) const noexcept;
+    explicit PeerTrustTable(std::uint64_t seed);
+    /// Trust in the sender of a REQ that arrived; remembers the REQ, whether it is processed or not.
+    PeerTrust of_request(TimeNs now, const Gid& source, const CmMessage& request) noexcept;
+    /// Trust in the sender of any other message.
+    [[nodiscard]] PeerTrust of_peer(TimeNs now, const Gid& source) const noexcept;
     /// The source has completed a connection: what we sent to its address reached it.
     void prove(TimeNs now, const Gid& source) noexcept;
 

@@ -1,5 +1,5 @@
-// proxy.hpp: a proxy thread of the client: runs periodic work outside the I/O path: keep-alives, lease
-// renewals, newer maps.
+// periodic_tasks.hpp: a proxy thread of the client: runs periodic work outside the I/O path: keep-alives,
+// lease renewals, newer maps.
 //
 // A chore is a function that the proxy's thread alone calls, about once every `period`. Call add and remove
 // from any thread. After remove returns, the chore is not running and never runs again. If a chore never
@@ -18,20 +18,20 @@
 
 namespace gnstor::client {
 
-class Proxy {
+class PeriodicTasks {
   public:
     using ChoreId = std::uint64_t;
-    Proxy();
-    ~Proxy();
-    Proxy(const Proxy&) = delete;
-    Proxy& operator=(const Proxy&) = delete;
+    PeriodicTasks();
+    ~PeriodicTasks();
+    PeriodicTasks(const PeriodicTasks&) = delete;
+    PeriodicTasks& operator=(const PeriodicTasks&) = delete;
 
     ChoreId add(std::chrono::milliseconds period, std::function<void()> chore);
     void remove(ChoreId id);
 
   private:
     using Clock = std::chrono::steady_clock;
-    struct Chore {
+    struct Task {
         ChoreId id;
         std::chrono::milliseconds period;
         Clock::time_point next;
@@ -42,7 +42,7 @@ class Proxy {
 
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::list<Chore> chores_;
+    std::list<Task> chores_;
     ChoreId next_id_ = 1;
     ChoreId running_ = 0;  ///< 0: none
     bool stopping_ = false;

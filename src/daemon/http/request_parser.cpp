@@ -1,4 +1,4 @@
-#include "daemon/http/request_framing.hpp"
+#include "daemon/http/request_parser.hpp"
 
 #include <fmt/core.h>
 
@@ -68,12 +68,12 @@ std::optional<std::uint64_t> number(std::string_view text) {
 
 }  // namespace
 
-RequestFraming::State RequestFraming::refuse(int status, std::string_view code, std::string message) {
+RequestParser::State RequestParser::refuse(int status, std::string_view code, std::string message) {
     refusal_ = HttpRefusal{status, std::string(code), std::move(message)};
     return state_ = State::kRefused;
 }
 
-RequestFraming::State RequestFraming::look(std::string_view bytes) {
+RequestParser::State RequestParser::look(std::string_view bytes) {
     while (state_ == State::kMore && head_bytes_ == 0) {
         const std::size_t end = bytes.find('\n', searched_);
         const std::size_t line_bytes = (end == std::string_view::npos ? bytes.size() : end + 1) - line_;
@@ -101,7 +101,7 @@ RequestFraming::State RequestFraming::look(std::string_view bytes) {
     return state_;
 }
 
-void RequestFraming::take_line(std::string_view line) {
+void RequestParser::take_line(std::string_view line) {
     const std::string_view text = line.substr(0, line.size() - std::min<std::size_t>(line.size(), 2));
     if (line.size() < 2 || line[line.size() - 2] != '\r' || !is_printable(text))
         return void(
@@ -116,7 +116,7 @@ void RequestFraming::take_line(std::string_view line) {
     return take_header(text.substr(0, colon), trimmed(text.substr(colon + 1)));
 }
 
-void RequestFraming::take_request_line(std::string_view line) {
+void RequestParser::take_request_line(std::string_view line) {
     const std::size_t first = line.find(' '), last = line.rfind(' ');
     if (first == std::string_view::npos || first == last)
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));
@@ -131,7 +131,7 @@ void RequestFraming::take_request_line(std::string_view line) {
         return void(refuse(400, "invalid_argument", std::string(kNoRequest)));
 }
 
-void RequestFraming::take_header(std::string_view name, std::string_view value) {
+void RequestParser::take_header(std::string_view name, std::string_view value) {
     if (same_name(name, "Transfer-Encoding"))
         return void(refuse(411, "invalid_argument",
                            "a body is taken with Content-Length alone, not with Transfer-Encoding"));
@@ -151,7 +151,7 @@ void RequestFraming::take_header(std::string_view name, std::string_view value) 
     *values[which - 1] = value;
 }
 
-void RequestFraming::take_length(std::string_view value) {
+void RequestParser::take_length(std::string_view value) {
     const std::optional<std::uint64_t> length = number(value);
     if (!length) return void(refuse(400, "invalid_argument", "Content-Length is not a number"));
     if (*length > kMaxBodyBytes)

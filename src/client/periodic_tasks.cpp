@@ -1,5 +1,5 @@
-// proxy.cpp: the proxy thread: runs chores in order of due time.
-#include "client/proxy.hpp"
+// periodic_tasks.cpp: the proxy thread: runs chores in order of due time.
+#include "client/periodic_tasks.hpp"
 
 #include "base/last_wait.hpp"
 
@@ -12,9 +12,9 @@ namespace {
 constexpr const char* kChoreHangs = "the client's proxy thread: a chore has not returned";
 }
 
-Proxy::Proxy() : thread_([this] { loop(); }) {}
+PeriodicTasks::PeriodicTasks() : thread_([this] { loop(); }) {}
 
-Proxy::~Proxy() {
+PeriodicTasks::~PeriodicTasks() {
     {
         const std::lock_guard lock(mutex_);
         stopping_ = true;
@@ -28,7 +28,7 @@ Proxy::~Proxy() {
     thread_.join();
 }
 
-Proxy::ChoreId Proxy::add(std::chrono::milliseconds period, std::function<void()> chore) {
+PeriodicTasks::ChoreId PeriodicTasks::add(std::chrono::milliseconds period, std::function<void()> chore) {
     const std::lock_guard lock(mutex_);
     const ChoreId id = next_id_++;
     chores_.push_back(
@@ -37,18 +37,18 @@ Proxy::ChoreId Proxy::add(std::chrono::milliseconds period, std::function<void()
     return id;
 }
 
-void Proxy::remove(ChoreId id) {
+void PeriodicTasks::remove(ChoreId id) {
     std::unique_lock lock(mutex_);
-    chores_.remove_if([id](const Chore& c) { return c.id == id; });
+    chores_.remove_if([id](const Task& c) { return c.id == id; });
     LastWait{}(
         changed_, lock, [&] { return running_ != id; }, kChoreHangs);
 }
 
-void Proxy::loop() {
+void PeriodicTasks::loop() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
         const auto due = std::min_element(chores_.begin(), chores_.end(),
-                                          [](const Chore& a, const Chore& b) { return a.next < b.next; });
+                                          [](const Task& a, const Task& b) { return a.next < b.next; });
         if (due == chores_.end()) {
             changed_.wait(lock);
             continue;

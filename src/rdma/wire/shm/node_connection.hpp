@@ -1,4 +1,5 @@
-// client.hpp: the calls of a NIC (nic/nic.hpp) as requests to one node. Any host thread; one call at a time.
+// node_connection.hpp: the calls of a NIC (nic/nic.hpp) as requests to one node. Any host thread; one call at
+// a time.
 #pragma once
 
 #include "rdma/nic/nic.hpp"
@@ -14,10 +15,11 @@
 
 namespace gnstor::rdma::shm {
 
-class Client {
+class NodeConnection {
   public:
     /// `server`: the process that must be listening there (kPermission: another one is).
-    static Result<std::unique_ptr<Client>> connect(const std::string& path, std::optional<pid_t> server);
+    static Result<std::unique_ptr<NodeConnection>> connect(const std::string& path,
+                                                           std::optional<pid_t> server);
 
     Result<void> share(void* base, std::size_t bytes, int file, std::size_t offset);
     Result<void> unshare(void* base);
@@ -57,7 +59,7 @@ class Client {
     [[nodiscard]] bool ended();
 
   private:
-    Client(Socket socket, std::string path) : socket_(std::move(socket)), address_(std::move(path)) {}
+    NodeConnection(Socket socket, std::string path) : socket_(std::move(socket)), address_(std::move(path)) {}
     Result<Answer> call(const Request& request, int file = -1);
     Result<Answer> call(const Request& request, int file, std::uint32_t patience_ms);
     /// A call that releases something. Succeeds also where the node has ended, as it no longer touches

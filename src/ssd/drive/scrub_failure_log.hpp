@@ -1,4 +1,4 @@
-// bad_pages_told.hpp: the log lines of a drive's scrub.
+// scrub_failure_log.hpp: the log lines of a drive's scrub.
 #pragma once
 
 #include <gnstor/base/log.hpp>
@@ -15,9 +15,9 @@ namespace gnstor::ssd {
 
 /// Logs each page that fails the scrub once, however often the scrub finds it. Called from the threads of all
 /// service units.
-class BadPagesTold {
+class ScrubFailureLog {
   public:
-    void tell(const std::string& serial, const deengine::BadPlace& bad) {
+    void tell(const std::string& serial, const deengine::ScrubError& bad) {
         const std::lock_guard lock(mutex_);
         if (told_.size() > kToldMax || !told_.emplace(bad.page, bad.key).second) return;
         if (told_.size() > kToldMax)

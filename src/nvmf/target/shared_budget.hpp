@@ -1,5 +1,5 @@
-// turns.hpp: budgets that the connections of one reactor share, round robin (fair_budget.hpp), and their pool
-// of staging pages.
+// shared_budget.hpp: budgets that the connections of one reactor share, round robin (fair_budget.hpp), and
+// their pool of staging pages.
 //
 // The reactor's thread only.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace gnstor::nvmf {
 
-class Connection;
+class TargetConnection;
 
 /// One client gets at most half of it, which must be enough for the largest command.
 inline constexpr std::uint64_t kStagingBytesMin = 4 * std::uint64_t{kTransferBytesMax};
@@ -27,16 +27,16 @@ constexpr std::uint64_t staging_share(std::uint64_t bytes, std::size_t subsystem
 }
 
 /// A budget, and the connection of each of its members.
-struct Turns {
-    explicit Turns(const FairBudgetOptions& options) : budget(options) {}
-    FairBudget::Member join(Connection& connection, const std::string& client) {
+struct SharedBudget {
+    explicit SharedBudget(const FairBudgetOptions& options) : budget(options) {}
+    FairBudget::Member join(TargetConnection& connection, const std::string& client) {
         const FairBudget::Member member = budget.join(client);
         if (members.size() <= member) members.resize(member + std::size_t{1});
         members[member] = &connection;
         return member;
     }
     FairBudget budget;
-    std::vector<Connection*> members;
+    std::vector<TargetConnection*> members;
 };
 
 /// Pool of free pages, kept for reuse. The budget limits the pages in use.

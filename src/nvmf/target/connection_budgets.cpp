@@ -1,4 +1,4 @@
-// connection_turns.cpp: a connection's share of staging memory and of places at the drive, and its commands
+// connection_budgets.cpp: a connection's share of staging memory and of places at the drive, and its commands
 // that wait for either.
 #include "nvmf/target/connection.hpp"
 
@@ -8,19 +8,19 @@
 
 namespace gnstor::nvmf {
 
-Connection::Parked& Connection::park(std::uint32_t index, const Capsule& capsule) {
+TargetConnection::Parked& TargetConnection::park(std::uint32_t index, const Capsule& capsule) {
     if (parked_.empty()) parked_.resize(slots_.size());  // allocated once, when a command first waits
     parked_[index].capsule = capsule;
     return parked_[index];
 }
 
-std::byte* Connection::page(Slot& slot) {
+std::byte* TargetConnection::page(Slot& slot) {
     if (slot.page == nullptr) slot.page = shard_->pages().take();
     return slot.page.get();
 }
 
 /// Before Connect, when the client is unknown: the peer's address is the budget's client.
-void Connection::join_staging() {
+void TargetConnection::join_staging() {
     if (staging_ != nullptr) return;
     stages_windows_ = nic_.stages_windows(qp_);
     staging_ = &shard_->staging();
@@ -28,7 +28,7 @@ void Connection::join_staging() {
 }
 
 /// After Connect: the host NQN is the budgets' client.
-void Connection::join_as_host() {
+void TargetConnection::join_as_host() {
     const std::string client = "host " + connect_request_.host_nqn;
     if (subsystem_->controllers.kind() == ControllerKind::kDiscovery) {
         staging_->budget.move(staging_member_, client);
@@ -41,26 +41,26 @@ void Connection::join_as_host() {
         places_ = &shard_->places(*subsystem_);
         place_member_ = places_->join(*this, client);
     }
-    shard_->look_at_turns();
+    shard_->request_grants();
 }
 
-void Connection::give_staging(std::uint64_t bytes) {
+void TargetConnection::give_staging(std::uint64_t bytes) {
     FairBudget& budget = staging_->budget;
     budget.give(staging_member_, bytes);
-    if (budget.due()) shard_->look_at_turns();
+    if (budget.due()) shard_->request_grants();
 }
 
-void Connection::give_place(Slot& slot) {
+void TargetConnection::give_place(Slot& slot) {
     slot.has_place = false;
     places_->budget.give(place_member_, 1);
-    if (places_->budget.due()) shard_->look_at_turns();
+    if (places_->budget.due()) shard_->request_grants();
 }
 
-void Connection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
+void TargetConnection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
     if (staging_ != nullptr && stages_windows_) give_staging(room);
 }
 
-void Connection::on_staging_granted() {
+void TargetConnection::on_staging_granted() {
     const std::uint32_t index = unstaged_.front();
     unstaged_.pop_front();
     const Parked parked = parked_[index];
@@ -68,7 +68,7 @@ void Connection::on_staging_granted() {
     begin(index, parked.capsule, MessageBytes(std::span(parked.message.segments, segments)));
 }
 
-void Connection::on_place_granted() {
+void TargetConnection::on_place_granted() {
     const std::uint32_t index = unplaced_.front();
     unplaced_.pop_front();
     slots_[index].has_place = true;
@@ -77,14 +77,14 @@ void Connection::on_place_granted() {
 }
 
 /// Cancels waiting requests: nothing is granted any more. May run inside any call; drop_waiting() follows.
-void Connection::forget_waiting() {
+void TargetConnection::forget_waiting() {
     if (staging_ != nullptr) staging_->budget.forget_waiting(staging_member_);
     if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
-    shard_->look_at_turns();
+    shard_->request_grants();
 }
 
 /// Draining: refuses the commands that waited.
-void Connection::drop_waiting() {
+void TargetConnection::drop_waiting() {
     for (const std::uint32_t index : std::exchange(unstaged_, {})) {
         slots_[index].has_page = false;  // it was never granted
         give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
@@ -93,8 +93,8 @@ void Connection::drop_waiting() {
         give_back(index, Capsule(parked_[index].capsule), nvme::Status::kInternalError);
 }
 
-void Connection::leave_staging() {
-    Turns* const staging = std::exchange(staging_, nullptr);
+void TargetConnection::leave_staging() {
+    SharedBudget* const staging = std::exchange(staging_, nullptr);
     if (staging == nullptr) return;
     // 0 even if the drive keeps event requests until its queue is deleted: these have neither page nor
     // window.
@@ -104,10 +104,10 @@ void Connection::leave_staging() {
     staging->budget.leave(staging_member_);
 }
 
-void Connection::leave_budgets() {
+void TargetConnection::leave_budgets() {
     leave_staging();
-    if (Turns* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
-    shard_->look_at_turns();
+    if (SharedBudget* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
+    shard_->request_grants();
 }
 
 }  // namespace gnstor::nvmf

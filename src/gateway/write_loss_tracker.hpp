@@ -1,4 +1,5 @@
-// loss_watch.hpp: decides whether a flush may report that all writes answered before it survive. Pure.
+// write_loss_tracker.hpp: decides whether a flush may report that all writes answered before it survive.
+// Pure.
 //
 // An SSD that keeps answered writes in a volatile cache loses them when its node loses power. It comes back
 // as another incarnation, or not at all (ARRAY.md, rule 10), and the map shows that: another UUID in its
@@ -11,7 +12,7 @@
 // must learn of it.
 //
 // A gateway that is started after another one (resume) continues from its record, and finds out what was lost
-// in between. Each of its hosts is told of that once (CommandEngine), as none was told yet. One thread.
+// in between. Each of its hosts is told of that once (CommandExecutor), as none was told yet. One thread.
 #pragma once
 
 #include <gnstor/placement/placement.hpp>
@@ -22,14 +23,15 @@
 
 namespace gnstor::gateway {
 
-class LossWatch {
+class WriteLossTracker {
   public:
-    LossWatch(std::uint32_t replicas, const placement::ArrayMap& map) : replicas_(replicas), map_(map) {}
+    WriteLossTracker(std::uint32_t replicas, const placement::ArrayMap& map)
+        : replicas_(replicas), map_(map) {}
 
     /// Continues after the gateway that left `predecessor`; null: its record is unreadable, which counts as a
     /// loss.
-    static LossWatch resume(std::uint32_t replicas, const LossRecord* predecessor,
-                            const placement::ArrayMap& map);
+    static WriteLossTracker resume(std::uint32_t replicas, const LossRecord* predecessor,
+                                   const placement::ArrayMap& map);
 
     /// Compares the map now in use with the last one. `changing`: whether a write, trim or the like is in
     /// flight. True: this map shows for the first time that answered writes may be lost.

@@ -1,9 +1,9 @@
-// message_budget.hpp: which connection-management messages are processed, since any machine can send
+// message_rate_limiter.hpp: which connection-management messages are processed, since any machine can send
 // them.
 //
 // A message costs some microseconds, so the number per second is limited, in all (the common budget) and
 // per source. A source that has sent many messages lately must leave half of the common budget, an
-// unknown one a quarter, one that repeats its request an eighth; a proven one may use all (standing.hpp).
+// unknown one a quarter, one that repeats its request an eighth; a proven one may use all (peer_trust.hpp).
 // So a flood, from however few addresses, does not block others; and a flood from forged addresses, with
 // few messages each, blocks neither repeated requests nor proven peers. Peers to which we have
 // connections, or are connecting, do not use the common budget. Only messages with a good ICRC are
@@ -14,7 +14,7 @@
 #pragma once
 
 #include "rdma/roce/cm_messages.hpp"
-#include "rdma/roce/standing.hpp"
+#include "rdma/roce/peer_trust.hpp"
 #include "rdma/roce/transport.hpp"
 
 #include <array>
@@ -30,12 +30,12 @@ struct MessageBudgetOptions {
     std::uint64_t seed = 1;              ///< of the hash, so that it cannot be guessed
 };
 
-class MessageBudget {
+class MessageRateLimiter {
   public:
-    explicit MessageBudget(const MessageBudgetOptions& options);
+    explicit MessageRateLimiter(const MessageBudgetOptions& options);
     /// Whether to process the message; if so, it is charged. `known`: we are connected to its sender, or
     /// connecting.
-    bool take(TimeNs now, const Gid& source, bool known, Standing standing = Standing::kNew) noexcept;
+    bool take(TimeNs now, const Gid& source, bool known, PeerTrust standing = PeerTrust::kNew) noexcept;
 
   private:
     static constexpr std::size_t kSources = 1024;

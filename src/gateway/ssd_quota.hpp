@@ -1,4 +1,4 @@
-// ssd_shares.hpp: how many of a gateway's places commands for one SSD may use. Pure.
+// ssd_quota.hpp: how many of a gateway's places commands for one SSD may use. Pure.
 //
 // A gateway carries out a bounded number of commands at once. Without shares, commands for one slow SSD would
 // finally fill all places, and commands for the others would wait behind them. So a command for one chunk
@@ -14,7 +14,7 @@
 
 namespace gnstor::gateway {
 
-class SsdShares {
+class SsdQuota {
   public:
     /// The SSDs of a command, a bit per slot; kMany: it goes to many.
     using Mask = std::uint64_t;
@@ -22,7 +22,7 @@ class SsdShares {
 
     /// Each SSD may use an equal part of `places`, or 16 if that is more, but at most half of them. So a
     /// subset of the SSDs cannot fill all places, unless the array has many SSDs.
-    SsdShares(std::uint32_t places, std::uint32_t ssds)
+    SsdQuota(std::uint32_t places, std::uint32_t ssds)
         : one_(ssds < 2 ? places : std::max({1u, places / ssds, std::min(kEachAtLeast, places / 2)})),
           many_(std::max(1u, places / kManyPart)) {}
 

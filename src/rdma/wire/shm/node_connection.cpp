@@ -1,5 +1,5 @@
-// client.cpp: see client.hpp.
-#include "rdma/wire/shm/client.hpp"
+// node_connection.cpp: see node_connection.hpp.
+#include "rdma/wire/shm/node_connection.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
@@ -30,21 +30,22 @@ std::span<const std::byte> bytes_of(const Request& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Client>> Client::connect(const std::string& path, std::optional<pid_t> server) {
+Result<std::unique_ptr<NodeConnection>> NodeConnection::connect(const std::string& path,
+                                                                std::optional<pid_t> server) {
     GN_ASSIGN(Socket socket, Socket::connect(path));
     if (server && socket.peer() != *server)
         return error(Errc::kPermission, "process {} listens at {}, and not the node, process {}",
                      socket.peer(), path, *server);
-    std::unique_ptr<Client> client(new Client(std::move(socket), path));
+    std::unique_ptr<NodeConnection> client(new NodeConnection(std::move(socket), path));
     GN_TRY(client->call(Request{}, -1, kHelloMs));
     return client;
 }
 
-Result<Answer> Client::call(const Request& request, int file) {
+Result<Answer> NodeConnection::call(const Request& request, int file) {
     return call(request, file, kPatienceMs);
 }
 
-Result<Answer> Client::call(const Request& request, int file, std::uint32_t patience_ms) {
+Result<Answer> NodeConnection::call(const Request& request, int file, std::uint32_t patience_ms) {
     const std::lock_guard lock(mutex_);
     if (request.kind != Kind::kState) states_.clear();  // a call may change any state
     if (gone_) return error(Errc::kIo, "the node at {} is gone; connect anew", address_);
@@ -68,7 +69,7 @@ Result<Answer> Client::call(const Request& request, int file, std::uint32_t pati
     return Error{static_cast<Errc>(answer.failure), answer.text.data()};
 }
 
-Result<void> Client::give_back(const Request& request) {
+Result<void> NodeConnection::give_back(const Request& request) {
     const auto done = call(request);
     if (done.ok()) return {};
     const std::lock_guard lock(mutex_);
@@ -77,24 +78,24 @@ Result<void> Client::give_back(const Request& request) {
     return done.error();
 }
 
-bool Client::hung_up() const {
+bool NodeConnection::hung_up() const {
     pollfd end{.fd = socket_.fd(), .events = 0, .revents = 0};
     return ::poll(&end, 1, 0) == 1;
 }
 
-bool Client::gone() {
+bool NodeConnection::gone() {
     const std::lock_guard lock(mutex_);
     return gone_;
 }
 
-bool Client::ended() {
+bool NodeConnection::ended() {
     const std::lock_guard lock(mutex_);
     if (gone_ && !awaited_) await_end();
     return ended_;
 }
 
 // The node closes its socket when it no longer touches our memory. Late answers are discarded.
-void Client::await_end() {
+void NodeConnection::await_end() {
     awaited_ = true;
     Answer late;
     Result<void> got;
@@ -104,7 +105,7 @@ void Client::await_end() {
     ended_ = got.error().code == Errc::kIo;
 }
 
-Result<void> Client::share(void* base, std::size_t bytes, int file, std::size_t offset) {
+Result<void> NodeConnection::share(void* base, std::size_t bytes, int file, std::size_t offset) {
     if (file < 0)
         return error(Errc::kInvalidArgument,
                      "{} bytes at {} cannot be shared: no file is behind them (PinnedOptions::shareable)",
@@ -118,15 +119,15 @@ Result<void> Client::share(void* base, std::size_t bytes, int file, std::size_t 
     return {};
 }
 
-Result<void> Client::unshare(void* base) {
+Result<void> NodeConnection::unshare(void* base) {
     Request request;
     request.kind = Kind::kUnshare;
     request.address = address_of(base);
     return give_back(request);
 }
 
-Result<MemoryKeys> Client::register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
-                                              std::uint32_t access) {
+Result<MemoryKeys> NodeConnection::register_memory_as(std::uint32_t key, void* base, std::size_t bytes,
+                                                      std::uint32_t access) {
     Request request;
     request.kind = Kind::kRegister;
     request.address = address_of(base);
@@ -137,7 +138,7 @@ Result<MemoryKeys> Client::register_memory_as(std::uint32_t key, void* base, std
     return MemoryKeys{answer.value, answer.second};
 }
 
-Result<void> Client::deregister_memory(MemoryKeys keys) {
+Result<void> NodeConnection::deregister_memory(MemoryKeys keys) {
     Request request;
     request.kind = Kind::kDeregister;
     request.number = keys.lkey;
@@ -145,7 +146,7 @@ Result<void> Client::deregister_memory(MemoryKeys keys) {
     return give_back(request);
 }
 
-Result<CqNumber> Client::create_ring(const CompletionQueueConfig& config) {
+Result<CqNumber> NodeConnection::create_ring(const CompletionQueueConfig& config) {
     Request request;
     request.kind = Kind::kCreateRing;
     request.address = address_of(config.ring);
@@ -158,14 +159,14 @@ Result<CqNumber> Client::create_ring(const CompletionQueueConfig& config) {
     return answer.value;
 }
 
-Result<void> Client::destroy_ring(CqNumber cq) {
+Result<void> NodeConnection::destroy_ring(CqNumber cq) {
     Request request;
     request.kind = Kind::kDestroyRing;
     request.number = cq;
     return give_back(request);
 }
 
-Result<QpNumber> Client::create_queue_pair(const QueuePairConfig& config) {
+Result<QpNumber> NodeConnection::create_queue_pair(const QueuePairConfig& config) {
     Request request;
     request.kind = Kind::kCreateQueuePair;
     request.address = address_of(config.send_ring);
@@ -182,14 +183,14 @@ Result<QpNumber> Client::create_queue_pair(const QueuePairConfig& config) {
     return answer.value;
 }
 
-Result<void> Client::destroy_queue_pair(QpNumber qp) {
+Result<void> NodeConnection::destroy_queue_pair(QpNumber qp) {
     Request request;
     request.kind = Kind::kDestroyQueuePair;
     request.number = qp;
     return give_back(request);
 }
 
-Result<void> Client::reset(QpNumber qp) {
+Result<void> NodeConnection::reset(QpNumber qp) {
     Request request;
     request.kind = Kind::kReset;
     request.number = qp;
@@ -197,10 +198,11 @@ Result<void> Client::reset(QpNumber qp) {
     return {};
 }
 
-Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std::string& /*peer_address*/,
-                                                          const std::string& service,
-                                                          std::span<const std::byte> private_data,
-                                                          std::uint32_t timeout_ms) {
+Result<std::vector<std::byte>> NodeConnection::connect_queue_pair(QpNumber qp,
+                                                                  const std::string& /*peer_address*/,
+                                                                  const std::string& service,
+                                                                  std::span<const std::byte> private_data,
+                                                                  std::uint32_t timeout_ms) {
     Request request;
     if (service.size() >= request.service.size() || private_data.size() > kPrivateBytesMax)
         return error(Errc::kInvalidArgument,
@@ -218,7 +220,7 @@ Result<std::vector<std::byte>> Client::connect_queue_pair(QpNumber qp, const std
                                   answer.private_data.begin() + static_cast<std::ptrdiff_t>(bytes));
 }
 
-void Client::disconnect(QpNumber qp) {
+void NodeConnection::disconnect(QpNumber qp) {
     Request request;
     request.kind = Kind::kDisconnect;
     request.number = qp;
@@ -227,7 +229,7 @@ void Client::disconnect(QpNumber qp) {
         log_warn("rdma: queue pair {:#x} was not disconnected: {}", qp, done.error().message);
 }
 
-QpState Client::state(QpNumber qp) {
+QpState NodeConnection::state(QpNumber qp) {
     const std::uint64_t now = simt::now_ns();
     {
         const std::lock_guard lock(mutex_);
@@ -244,14 +246,14 @@ QpState Client::state(QpNumber qp) {
     return state;
 }
 
-NicCounters Client::counters() {
+NicCounters NodeConnection::counters() {
     Request request;
     request.kind = Kind::kCounters;
     const auto answer = call(request);
     return answer.ok() ? answer->counters : NicCounters{};
 }
 
-void Client::keep(std::shared_ptr<void> memory) {
+void NodeConnection::keep(std::shared_ptr<void> memory) {
     const std::lock_guard lock(mutex_);
     kept_.push_back(std::move(memory));
 }
