@@ -4,6 +4,7 @@
 #include "wire.hpp"
 
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/shm/shm_server.hpp"
 
 #include <gnstor/base/reactor.hpp>

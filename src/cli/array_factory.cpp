@@ -67,6 +67,11 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
                                                     const GatewayVolume& volume, const std::string& port) {
         std::unique_ptr<UdpGateway> made(new UdpGateway());
         GN_ASSIGN(made->array_, RemoteArray::open(array));
+        rdma::SoftNic* const nic = made->array_->listening_nic();
+        if (nic == nullptr)
+            return error(Errc::kUnsupported,
+                         "the SSDs of this array lie in gnstord's own process, which hosts cannot reach over "
+                         "packets; start them as nodes (gnstor up --nodes 1)");
         GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
         gateway::VolumeToServe what;
         what.client = made->client_.get();
@@ -77,9 +82,6 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         gateway::ServeOptions options;
         options.port = made->port_ = port;
         made->read_only_ = volume.read_only;
-        rdma::SoftNic* const nic = made->array_->listening_nic();
-        if (nic == nullptr)
-            return error(Errc::kUnsupported, "a gateway needs an IP address that hosts can connect to");
         GN_ASSIGN(made->served_, gateway::serve(*nic, {&what, 1}, options));
         return std::unique_ptr<ServedNode>(std::move(made));
     }

@@ -186,7 +186,9 @@ std::string gpu_driver(const fs::path& root) {
 
 std::vector<StoreFile> stores_in(const fs::path& directory) {
     std::vector<StoreFile> all;
-    for (const fs::path& file : store_files(directory)) {
+    const auto files = store_files(directory);
+    if (!files.ok()) return all;
+    for (const fs::path& file : *files) {
         StoreFile store;
         store.path = file.string();
         struct stat info {};

@@ -78,6 +78,11 @@ int down(const Context& c, std::uint32_t wait_s) {
         return c.out.fail(error(Errc::kIo, "gnstord (process {}) has ended, but {}{}", *pid, unfinished,
                                 nodes.ok() ? "" : "; " + nodes.error().message));
     if (!nodes.ok()) return c.out.fail(nodes.error());
+    // Of nodes that had ended before.
+    const Result<std::string> waiting = stores_that_wait_for_up(c);
+    if (!waiting.ok()) return c.out.fail(waiting.error());
+    if (!waiting->empty())
+        return c.out.fail(error(Errc::kIo, "gnstord (process {}) has stopped, and {}", *pid, *waiting));
     json document{{"state", "down"}, {"stopped", true}, {"pid", *pid}};
     if (*nodes != 0) document["nodes_stopped"] = *nodes;
     c.out.document(document);

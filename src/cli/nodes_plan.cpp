@@ -1,5 +1,6 @@
 #include "cli/nodes_plan.hpp"
 
+#include "cli/daemon_process.hpp"
 #include "cli/doctor_facts.hpp"
 #include "cli/node_process.hpp"
 #include "cli/process.hpp"
@@ -7,6 +8,7 @@
 #include "cli/store_closing.hpp"
 #include "cli/store_files.hpp"
 #include "daemon/records/records.hpp"
+#include "daemon/records/sqlite_store.hpp"
 #include "embedded/node_array.hpp"
 
 #include <fmt/ranges.h>
@@ -120,19 +122,36 @@ void terminate(const std::vector<NodeState>& states) {
             (void)wait_until(std::chrono::seconds(10), [&] { return state.started->ended(); });
 }
 
-bool holds_stores(const fs::path& directory, const std::vector<PlannedNode>& plan) {
-    return std::any_of(plan.begin(), plan.end(),
-                       [&](const PlannedNode& node) { return !store_files(directory / node.name).empty(); });
+/// Whether no gnstord and no node of this array has ever begun. In doubt it is not new: what cannot be read
+/// may hold data.
+bool is_new_array(const fs::path& directory, const std::vector<PlannedNode>& plan) {
+    std::error_code failed;
+    // gnstord makes its records after all nodes serve.
+    if (fs::exists(directory / daemon::kRecordsFile, failed) || failed) return false;
+    return std::all_of(plan.begin(), plan.end(), [&](const PlannedNode& node) {
+        const auto files = store_files(directory / node.name);
+        return files.ok() && files->empty();
+    });
 }
 
-/// Removes the stores of a new array when one of its nodes failed to start: nodes check for disk space
-/// independently, so some may have made theirs. Removes nothing while a node still runs.
-void remove_new_stores(const fs::path& directory, const std::vector<NodeState>& states) {
-    for (const NodeState& state : states)
-        if (state.pid && !(state.started && state.started->ended())) return;
+/// The stores that nodes made for an array that could not be begun whole: each of them looks for room by
+/// itself. Removes nothing if a node of any `gnstor up` runs: each holds the lock of its folder.
+void remove_new_stores(const fs::path& directory, const std::vector<PlannedNode>& plan) {
+    std::vector<std::unique_ptr<LockedFile>> locks;
     std::error_code failed;
-    for (const NodeState& state : states)
-        for (const fs::path& store : store_files(directory / state.node.name)) fs::remove(store, failed);
+    for (const PlannedNode& node : plan) {
+        const fs::path folder = directory / node.name;
+        if (!fs::exists(folder, failed)) continue;
+        auto lock = LockedFile::take(folder / kNodeLockFile, "a node runs");
+        if (!lock.ok()) return;
+        locks.push_back(std::move(*lock));
+    }
+    if (fs::exists(directory / daemon::kRecordsFile, failed) || failed) return;
+    for (const PlannedNode& node : plan) {
+        const auto files = store_files(directory / node.name);
+        if (!files.ok()) return;
+        for (const fs::path& store : *files) fs::remove(store, failed);
+    }
 }
 
 }  // namespace
@@ -207,7 +226,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
                                            const ArrayOptions& ssd, std::chrono::milliseconds deadline) {
     const auto until = Clock::now() + deadline;
     std::vector<NodeState> states = node_states(directory, plan);
-    const bool is_new = !holds_stores(directory, plan);
+    const bool is_new = is_new_array(directory, plan);
     Result<void> good;
     for (NodeState& state : states) {
         if (state.pid) continue;
@@ -226,7 +245,7 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
         if (good.ok()) good = wait_until_it_serves(directory, state, until);
     if (good.ok()) return states;
     terminate(states);
-    if (is_new) remove_new_stores(directory, states);
+    if (is_new) remove_new_stores(directory, plan);
     return std::move(good).error();
 }
 

@@ -69,10 +69,13 @@ StoresInUse StoresInUse::of(pid_t pid) {
 
 StoresInUse StoresInUse::in(const std::vector<fs::path>& folders) {
     StoresInUse found;
-    for (const fs::path& folder : folders)
-        for (const fs::path& file : store_files(folder))
+    for (const fs::path& folder : folders) {
+        const auto files = store_files(folder);
+        if (!files.ok()) continue;
+        for (const fs::path& file : *files)
             if (ssd::FileDescriptor fd = open_store(file); fd.get() >= 0)
                 found.stores_.push_back({file.string(), std::move(fd)});
+    }
     return found;
 }
 

@@ -5,6 +5,7 @@
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/shm/shm_server.hpp"
 
 #include <fmt/core.h>

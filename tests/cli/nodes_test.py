@@ -172,6 +172,28 @@ class Nodes(Programs):
         self.assertEqual(self.cli("cat", "more").stdout, data)
         count("kills")
 
+    def test_down_names_what_a_killed_node_would_lose_by_a_restart_of_the_machine(self):
+        up = self.up(2, "--durability", "process")
+        self.put("data", b"kept" * 10_000)
+        self.kill(up["nodes"][1]["pid"])
+        count("kills")
+        self.cli("down", code=1, says=str(self.dir / "node-1"))  # gnstord ran until now
+        self.cli("down", code=1, says=str(self.dir / "node-1"))  # and now nothing runs
+        self.up()
+        self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+
+    def test_two_ups_at_once_of_a_new_array_remove_nothing_that_runs(self):
+        words = [GNSTOR, "up", "--dir", str(self.dir), "--nodes", "2", "--ssds", "1", "--capacity", "64MiB"]
+        both = [subprocess.Popen(words, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+        codes = sorted(one.wait(DEADLINE_S) for one in both)
+        self.assertIn(codes, ([0, 0], [0, 1], [1, 1]))
+        self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
+        self.put("data", b"kept" * 10_000)
+        self.assertEqual(len(list(self.dir.glob("node-*/ssd-0.store"))), 2)
+        self.cli("down")
+        self.cli("up")
+        self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+
     def test_kills_of_every_process_lose_nothing_that_was_acknowledged(self):
         self.up()
         kept = {}

@@ -65,13 +65,19 @@ class Remote(unittest.TestCase):
         return sorted({int(pid) for pid in re.findall(r"\(process (\d+)\)", text)})
 
     def gone(self, pids):
-        """Stopped processes may be another parent's to reap: a zombie has ended."""
+        """Stopped processes may be another parent's to reap: a zombie has ended. A killed one needs a processor to end."""
         for pid in pids:
-            try:
-                state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            self.assertIn(state, "ZX", f"process {pid} still runs")
+            until = time.monotonic() + 20
+            while self.runs(pid):
+                self.assertLess(time.monotonic(), until, f"process {pid} still runs")
+                time.sleep(0.02)
+
+    @staticmethod
+    def runs(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
     def test_an_array_of_nodes_is_started_used_over_packets_and_taken_down(self):
         ended = self.demo("--remote", "--address", f"127.53.{os.getpid() % 250}.1")

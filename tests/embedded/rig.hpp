@@ -24,6 +24,7 @@
 #include "embedded/node.hpp"
 #include "gnor/channel.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "support/seed.hpp"
 
 #define GN_ASSERT_OK(expression)                          \

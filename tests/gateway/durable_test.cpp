@@ -187,7 +187,11 @@ TEST(GatewayRestart, ARecordThatCannotBeReadCountsAsALoss) {
     Restarted gateway(rig);
     ASSERT_EQ(gateway.write(0), Status::kSuccess);
     gateway.kill();
-    std::fstream(gateway.record, std::ios::in | std::ios::out | std::ios::binary).seekp(100).put('x');
+    {
+        std::fstream record(gateway.record, std::ios::in | std::ios::out | std::ios::binary);
+        const auto byte = static_cast<char>(record.seekg(100).get() ^ 1);
+        record.seekp(100).put(byte);
+    }
     gateway.start();
     EXPECT_EQ(gateway.flush(), Status::kInternalError);
     EXPECT_EQ(gateway.flush(), Status::kSuccess);

@@ -20,6 +20,7 @@
 #include "gnor/channel.hpp"
 #include "gnor/model_target.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/shm/shm_nic.hpp"
 #include "rdma/wire/shm/shm_server.hpp"
 #include "support/sent.hpp"

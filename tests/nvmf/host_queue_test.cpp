@@ -13,6 +13,7 @@
 
 #include "nvmf/host/host_queue.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 
 namespace gnstor::nvmf {
 namespace {

@@ -15,6 +15,7 @@
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/connection.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
+#include "rdma/wire/loop/soft_nic.hpp"
 #include "support/count.hpp"
 
 namespace gnstor::nvmf::slow_drive_test {

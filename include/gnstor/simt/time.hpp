@@ -27,22 +27,16 @@ inline std::uint64_t now_ns() {
 #endif
 }
 
-/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core, and
-/// after 2,000 yields (about two milliseconds where nobody else wants the core) sleeps 50 us each time: its
-/// system calls would take half of the processor from whom it waits for. A GPU lane sleeps, about a
-/// microsecond at most.
+/// Waits a little, longer each time with the same `backoff` (start it at 0). A CPU lane yields its core; a
+/// GPU lane sleeps, about a microsecond at most.
 GN_HD
 inline void pause(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
     __nanosleep(32u << (backoff < 5 ? backoff : 5));
     ++backoff;
 #else
-    constexpr std::uint32_t kAtOnce = 4, kYields = 2'000;
-    constexpr timespec kAway{0, 50'000};
-    if (backoff > kYields)
-        nanosleep(&kAway, nullptr);
-    else if (++backoff > kAtOnce)
-        sched_yield();
+    ++backoff;
+    if (backoff > 4) sched_yield();
 #endif
 }
 
@@ -50,7 +44,9 @@ inline void pause(std::uint32_t& backoff) {
 /// ways take turns, and nothing says how the hardware shares them out; the one that holds what the others
 /// wait for gets its turn when all of them sleep at once. So a lane that has come back in vain 16,384 times
 /// in a row (tens of milliseconds) sleeps longer and longer, up to half a millisecond, also where a turn
-/// takes many times longer than a microsecond.
+/// takes many times longer than a microsecond. A CPU lane that has yielded 2,000 times in a row (about a
+/// millisecond, if no other thread wants its core) sleeps for 100 to 200 us each time: the system calls of
+/// yielding would take much of the processor from the drives that it waits for.
 GN_HD
 inline void pause_for_others(std::uint32_t& backoff) {
 #if GN_DEVICE_PASS
@@ -59,6 +55,13 @@ inline void pause_for_others(std::uint32_t& backoff) {
         const std::uint32_t doublings = (backoff - kOften) / kOftenEach;
         __nanosleep(1024u << doublings);
         if (doublings < kDoublings) ++backoff;
+        return;
+    }
+#else
+    constexpr std::uint32_t kYields = 2'000;
+    constexpr timespec kAway{0, 50'000};  // and the kernel's timer slack
+    if (backoff > kYields) {
+        nanosleep(&kAway, nullptr);
         return;
     }
 #endif

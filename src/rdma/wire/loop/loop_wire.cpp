@@ -59,7 +59,8 @@ void LoopWire::Impl::answer_requests() {
                 SoftNic* const target = request->target;
                 lock.unlock();  // the listener is still registered: withdraw() waits for `asking`, so its NIC
                                 // lives
-                target->disconnect(request->reply.qp);
+                // Not virtual: the NIC may be in its destructor.
+                target->SoftNic::disconnect(request->reply.qp);
                 lock.lock();
             }
         }

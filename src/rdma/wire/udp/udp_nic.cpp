@@ -111,7 +111,12 @@ UdpNic::~UdpNic() {
 
 Result<void> UdpNic::listen(const std::string& service, Listener& listener) {
     GN_TRY(open_acceptor(service, listener));
-    return SoftNic::listen(service, listener);
+    Result<void> listening = SoftNic::listen(service, listener);
+    if (!listening.ok()) {
+        Impl::Lock lock(impl_->wire->mutex);
+        close_acceptor(lock, service);
+    }
+    return listening;
 }
 
 void UdpNic::unlisten(const std::string& service) {
