@@ -1,4 +1,5 @@
-// floor_tracker.hpp: the floor of an opening, from what its lanes record (gnor/resolved.hpp). ARRAY.md, rule
+// floor_tracker.hpp: the floor of an opening, from what its lanes record
+// (gnor/detail/resources/resolved.hpp). ARRAY.md, rule
 // 8. Pure.
 //
 // Invariants

@@ -1,9 +1,9 @@
 // opening_floor.hpp: computes the floor of one opening for writing, and sends it to the SSDs. ARRAY.md, rule
 // 8.
 //
-// Owns the memory in which lanes take sequences and record what is resolved (gnor/resolved.hpp). With GPU
-// lanes, the host's CPU lanes cannot reach that memory: they use a counter of their own, and resolve()
-// records their results while no kernel writes.
+// Owns the memory in which lanes take sequences and record what is resolved
+// (gnor/detail/resources/resolved.hpp). With GPU lanes, the host's CPU lanes cannot reach that memory: they
+// use a counter of their own, and resolve() records their results while no kernel writes.
 //
 // Reading and sending are separate: look() does no I/O, because a hanging SSD must not delay it until the
 // sequence ring overruns; publish() sends the result on a thread that may wait for one.

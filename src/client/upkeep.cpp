@@ -89,8 +89,8 @@ void Client::Impl::follow_maps_by_proxy() {
     (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
 }
 
-// Lanes whose map was refused wait for a newer one (gnor/retrying.hpp). If the daemon has none yet, it is
-// asked again, at growing intervals, as long as lanes report a refusal.
+// Lanes whose map was refused wait for a newer one (gnor/detail/paths/retrying.hpp). If the daemon has none
+// yet, it is asked again, at growing intervals, as long as lanes report a refusal.
 void Client::Impl::look_for_refused_map() {
     const nvme::MapVersion ours = view.load(std::memory_order_acquire)->map.version;
     bool refused = host_channel->refused_map() == ours;
@@ -114,8 +114,8 @@ void Client::Impl::grow_pools_by_proxy() {
     (void)pools.add(kPoolLook, [this] { grow_pools(); });
 }
 
-// Lanes that found a pool empty have set a flag, and retry (gnor/pool.hpp). A failed allocation is not fatal:
-// answered commands return their buffers.
+// Lanes that found a pool empty have set a flag, and retry (gnor/detail/resources/pool.hpp). A failed
+// allocation is not fatal: answered commands return their buffers.
 void Client::Impl::grow_pools() {
     const auto now = std::chrono::steady_clock::now();
     for (PoolGrowth& growth : growths) {

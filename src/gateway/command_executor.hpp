@@ -17,7 +17,8 @@
 //   answered only
 //     after a record of it is stable (loss_record.hpp). The engine's owner writes the record; if that fails,
 //     changes end with Internal Error;
-//   * sequences of a change are marked resolved (gnor/resolved.hpp) only when all SSDs have answered it, or
+//   * sequences of a change are marked resolved (gnor/detail/resources/resolved.hpp) only when all SSDs have
+//   answered it, or
 //     when it was begun again, as a newer change of the same blocks, and has succeeded;
 //   * after a drive has reported a stale epoch, nothing is written any more: the namespace is write protected
 //     from then on, and hosts are notified.
@@ -144,10 +145,10 @@ class CommandExecutor final : public Poller, public deengine::CompletionSink {
         std::uint64_t deadline_ns = 0;
         std::uint64_t retry_ns = 0;  ///< does not begin earlier
         bool begun = false, ended = false;
-        bool may_be_wide = false;          ///< trim or write zeroes of many chunks: may use kWideWindow
-        bool met_no_room = false;          ///< has waited for room with its SSDs
-        bool in_doubt = false;             ///< an earlier attempt ended in doubt (gnor/resolved.hpp)
-        SsdQuota::Mask ssds = 0;           ///< the SSDs that it goes to
+        bool may_be_wide = false;  ///< trim or write zeroes of many chunks: may use kWideWindow
+        bool met_no_room = false;  ///< has waited for room with its SSDs
+        bool in_doubt = false;     ///< an earlier attempt ended in doubt (gnor/detail/resources/resolved.hpp)
+        SsdQuota::Mask ssds = 0;   ///< the SSDs that it goes to
         nvme::MapVersion map_version = 0;  ///< the watch's map version when this began
         struct Sequences {
             std::uint64_t first, count;

@@ -1,4 +1,5 @@
-// lone_rig.hpp: a lane that has its channel to itself, and whether its calls go straight (gnor/lone.hpp).
+// lone_rig.hpp: a lane that has its channel to itself, and whether its calls go straight
+// (gnor/detail/paths/lone.hpp).
 #pragma once
 
 #include <gtest/gtest.h>

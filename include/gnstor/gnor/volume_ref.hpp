@@ -42,7 +42,8 @@ class VolumeRef {
     const std::uint64_t* current_map = nullptr;
     /// The last write sequence that this opening took; in lane memory. Null when opened for reading.
     std::uint64_t* last_sequence = nullptr;
-    /// Which of these sequences are resolved (gnor/resolved.hpp); in lane memory. Null: not recorded.
+    /// Which of these sequences are resolved (gnor/detail/resources/resolved.hpp); in lane memory. Null: not
+    /// recorded.
     std::uint64_t* resolved = nullptr;
 
     /// The same volume with FUA: its writes (and write_zeroes) are answered only when their data survives

@@ -8,10 +8,9 @@
 //
 // Two kinds of queue pair:
 //   * a plain one posts receives; SENDs of the peer land in them;
-//   * an offload one (target offload) has a MessageSink: SENDs of the peer are handed to it *by reference*,
-//   and the
-//     sender's entry completes when the sink lets go. It writes, reads and answers through the NIC's offload
-//     calls.
+//   * an offload one (target offload) has a MessageSink: SENDs of the peer are passed to it by reference, and
+//     the sender's entry completes when the sink releases them. It writes, reads and answers through the
+//     NIC's offload calls (SoftNic).
 #pragma once
 
 #include <gnstor/base/reactor.hpp>

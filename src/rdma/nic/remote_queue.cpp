@@ -366,7 +366,7 @@ void RemoteQueue::on_batch() {
 void RemoteQueue::on_failed(mlx5::Syndrome why) {
     link_ = accepted_ = nullptr;
     failed_ = true;
-    // Where this side connects, its thread looks at both once more, and ends it (connect_udp).
+    // Where this side connects, its thread looks at both once more, and ends it (UdpNic::connect).
     if (side_ == Side::kAccepts) connecting.store(false, std::memory_order_release);
     if (!qp_.in_error())
         log_info("rdma: queue pair {:#x}: its connection ended, syndrome {:#x}", qp_.qpn,

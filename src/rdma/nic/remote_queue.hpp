@@ -1,12 +1,13 @@
 // remote_queue.hpp: what a queue pair has in addition while its peer is not in this process: its end of a
 // link (link.hpp). Internal to rdma/.
 //
-// On the loop wire the engine hands the peer pointers; here messages land in room of this node, windows are
-// room of this node that is sent or fetched, and send entries are requests whose ends come back.
-//   plain queue pair      posts its entries to the link; a message goes through `landing_` to the next
-//   receive offload queue pair    keeps `messages` buffers for capsules (a token names one until release()),
-//   windows
-//                         with staging memory, and small SENDs; what the link has no room for waits in order
+// On the loop wire the engine passes pointers into the peer's memory. Here messages arrive in memory of this
+// node, windows are memory of this node that is sent or fetched, and send entries are requests that complete
+// later.
+//   * a plain queue pair posts its entries to the link; a message passes through `landing_` to the next
+//     receive;
+//   * an offload queue pair keeps `messages` buffers for capsules (a token names one until release()), and
+//     windows with staging memory and small SENDs; what the link has no room for waits in order.
 // Invariants
 //   * a request of the link is an entry (plain), or a SEND or a window (offload): its id says which;
 //   * SENDs that the peer has not acknowledged are bounded: answers to all its commands twice over, and a

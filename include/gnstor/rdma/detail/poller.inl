@@ -100,7 +100,7 @@ inline void poison_arrival(const ReceiveSet& receives, mlx5::Cqe64* cqe, const A
 GN_HD
 inline void store_receive_record(const ReceiveQueueRef& queue) {
     // Release: the lanes have read the buffers (ordered by the group's sync); pairs with the NIC's
-    // acquire of the record (Engine::has_receive).
+    // acquire of the record (NicEngine::has_receive).
     simt::store_release<simt::Scope::kSystem>(
         queue.doorbell_record + mlx5::kReceiveRecord,
         be32(static_cast<std::uint32_t>(queue.state->posted) & mlx5::kIndexMask));

@@ -164,7 +164,7 @@ GN_HD void BasicSendQueueRef<S>::ring_bell() const {
             const mlx5::ControlSegment control =
                 mlx5::make_control(static_cast<std::uint16_t>(upto - 1), static_cast<std::uint8_t>(mark >> 8),
                                    qpn, static_cast<std::uint8_t>(mark));
-            // Release: pairs with the NIC's acquire load of the record (Engine::look_at_bell), after
+            // Release: pairs with the NIC's acquire load of the record (NicEngine::look_at_bell), after
             // which it reads whole entries.
             simt::store_release<Scope::kSystem>(doorbell_record + mlx5::kSendRecord,
                                                 be32(static_cast<std::uint32_t>(upto) & mlx5::kIndexMask));

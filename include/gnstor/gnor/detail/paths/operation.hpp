@@ -1,22 +1,13 @@
 // operation.hpp: carries a request out: resources, sending, waiting, retries, deadline. CPU and GPU lanes.
 //
-// Which path takes a request:
-//
-//   caller                                       first tries                      falls back to
-//   read(), write() by a lane with its own       lone.hpp: one command, sent      run(), below, from the
-//   command
-//     channel (volume_ref.hpp)                     and awaited in place             that is in flight, if any
-//   Batch::submit() by a warp (batch.hpp)        together.hpp: one command for    send_at_once() for each
-//   lane
-//                                                  each lane, entries taken at once  by itself (async.hpp)
-//   all other synchronous calls, by any group    run()
-//   asynchronous calls: token, callback          send_at_once(), send_all() (async.hpp): the sending half of
-//   run();
-//                                                  polling completes the request
-//   a lane that serves many requesters           SteppedRequest (stepped.hpp): run() in steps
-//
-// Behind all of them: a read that no replica could answer as a whole continues in singly.hpp. Every path
-// takes its resources by command_slots.hpp, pool.hpp and posting.hpp, and reaps by polling.hpp.
+// Which path takes a request, and what it falls back to:
+//   * read() and write() by a lane with a channel of its own: lone.hpp; else run(), below;
+//   * Batch::submit() by a warp: together.hpp; else send_at_once() for each lane (async.hpp);
+//   * read_many(), write_many() and all other synchronous calls: run();
+//   * asynchronous calls: send_at_once() or send_all() (async.hpp), the sending half of run();
+//   * a lane that serves many requesters: SteppedRequest (stepped.hpp), which is run() in steps.
+// From each of them, a read that no replica could answer as a whole continues in singly.hpp. All take their
+// resources by command_slots.hpp, pool.hpp and posting.hpp, and reap by polling.hpp.
 //
 // run() is the one loop behind every synchronous call. Each member of the group walks its own Cursor and
 // keeps up to a window of commands in flight, chained through their slots; what needs all lanes (posting,
