@@ -51,8 +51,7 @@ GN_HD bool retry_or_fail(State& c, Operation& op, Cursor& cursor, LaneWork& work
         fail_command(c, cursor, work.dequeue(c), status);
         return true;
     }
-    if (next == NextAttempt::kBlockByBlock)
-        return continue_block_by_block(c, op, cursor, work, status, expired);
+    if (next == NextAttempt::kEachBlock) return continue_block_by_block(c, op, cursor, work, status, expired);
     if (!work.pause.over(c, op, slot, next)) return false;
     work.pause.start();
     op.load_map();

@@ -40,10 +40,10 @@ struct Operation {
 
 enum class NextAttempt : std::uint32_t {
     kEnd,
-    kNextReplica,   ///< at once
-    kAfterPause,    ///< asks all replicas again
-    kUnderNewMap,   ///< the same, once there is a newer map
-    kBlockByBlock,  ///< at once (singly.hpp): no replica has all of its blocks
+    kNextReplica,  ///< at once
+    kAfterPause,   ///< asks all replicas again
+    kUnderNewMap,  ///< the same, once there is a newer map
+    kEachBlock,    ///< at once (singly.hpp): no replica has all of its blocks
 };
 
 GN_HD
@@ -67,7 +67,7 @@ inline NextAttempt next_attempt(const CommandSlot& slot, std::uint32_t replicas,
     if ((said & kSaidBusy) != 0) return NextAttempt::kAfterPause;
     if ((said & kSaidStale) != 0) return NextAttempt::kUnderNewMap;
     const bool apart = slot.blocks > 1 && replicas > 1 && status == nvme::Status::kUnrecoveredReadError;
-    return (said & kSaidDoubt) != 0 || apart ? NextAttempt::kBlockByBlock : NextAttempt::kEnd;
+    return (said & kSaidDoubt) != 0 || apart ? NextAttempt::kEachBlock : NextAttempt::kEnd;
 }
 
 /// One lane's pause before its oldest command is sent again.
