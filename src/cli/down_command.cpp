@@ -38,6 +38,13 @@ Result<std::string> stores_that_wait_for_up(const Context& c) {
     return StoresInUse::in(folders).lost_by_restart();
 }
 
+/// kIo: there are such stores. `now`: what has become of gnstord.
+Result<void> check_that_nothing_waits(const Context& c, const std::string& now) {
+    GN_ASSIGN(const std::string waiting, stores_that_wait_for_up(c));
+    if (!waiting.empty()) return error(Errc::kIo, "{}, and {}", now, waiting);
+    return {};
+}
+
 int down(const Context& c, std::uint32_t wait_s) {
     const std::optional<pid_t> pid = whom_to_stop(c);
     const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
@@ -46,10 +53,8 @@ int down(const Context& c, std::uint32_t wait_s) {
         const bool stale = std::filesystem::exists(c.socket_path(), failed);
         const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);
         if (!nodes.ok()) return c.out.fail(nodes.error());
-        const Result<std::string> waiting = stores_that_wait_for_up(c);
-        if (!waiting.ok()) return c.out.fail(waiting.error());
-        if (!waiting->empty())
-            return c.out.fail(error(Errc::kIo, "gnstord is not running on {}, and {}", where, *waiting));
+        const auto checked = check_that_nothing_waits(c, fmt::format("gnstord is not running on {}", where));
+        if (!checked.ok()) return c.out.fail(checked.error());
         json document{{"state", "down"}, {"stopped", false}, {"stale_socket", stale}};
         if (*nodes != 0) document["nodes_stopped"] = *nodes;
         c.out.document(document);
@@ -78,11 +83,9 @@ int down(const Context& c, std::uint32_t wait_s) {
         return c.out.fail(error(Errc::kIo, "gnstord (process {}) has ended, but {}{}", *pid, unfinished,
                                 nodes.ok() ? "" : "; " + nodes.error().message));
     if (!nodes.ok()) return c.out.fail(nodes.error());
-    // Of nodes that had ended before.
-    const Result<std::string> waiting = stores_that_wait_for_up(c);
-    if (!waiting.ok()) return c.out.fail(waiting.error());
-    if (!waiting->empty())
-        return c.out.fail(error(Errc::kIo, "gnstord (process {}) has stopped, and {}", *pid, *waiting));
+    // Nodes that had ended before may have left stores open.
+    const auto checked = check_that_nothing_waits(c, fmt::format("gnstord (process {}) has stopped", *pid));
+    if (!checked.ok()) return c.out.fail(checked.error());
     json document{{"state", "down"}, {"stopped", true}, {"pid", *pid}};
     if (*nodes != 0) document["nodes_stopped"] = *nodes;
     c.out.document(document);

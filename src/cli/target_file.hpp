@@ -8,7 +8,8 @@
 //     SIGTERM and SIGHUP. A symbolic link stays: the file that it points to is replaced. Mode and, where
 //     allowed, owner are kept;
 //   * a device or a FIFO is written directly, neither truncated nor replaced;
-//   * an open descriptor of this process (/dev/stdout, /dev/fd/5) is written directly, whatever file it is.
+//   * an open descriptor of this process (/dev/stdout, /dev/fd/5) is written directly, also if it is a
+//   regular file.
 // One thread; one object at a time, because a process has one set of signal handlers.
 #pragma once
 

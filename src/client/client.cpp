@@ -91,8 +91,8 @@ Result<void> Client::Impl::open() {
     GN_TRY(open_sessions());
     GN_TRY(open_channels());
     start_keep_alives();
-    follow_maps_by_proxy();
-    grow_pools_by_proxy();
+    follow_maps_periodically();
+    grow_pools_periodically();
     return {};
 }
 
@@ -168,7 +168,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
 Client::~Client() {
-    for (const PeriodicTasks::ChoreId chore : impl_->chores) impl_->proxy.remove(chore);
+    for (const PeriodicTasks::TaskId task : impl_->tasks) impl_->keep_alives.remove(task);
     const auto dropped = drop_callbacks();  // memory that they would write to may be freed
     if (!dropped.ok())
         log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);

@@ -1,7 +1,7 @@
 // client_impl.hpp: what a Client owns; shared by the .cpp files of Client and Volume.
 //
-// Members are destroyed from last to first: the proxies before the sessions they keep alive, channels before
-// the sessions whose queues they use, and memory that lanes see last of all.
+// Members are destroyed from last to first: the periodic threads before the sessions they keep alive,
+// channels before the sessions whose queues they use, and memory that lanes see last of all.
 #pragma once
 
 #include <gnstor/client/client.hpp>
@@ -21,7 +21,7 @@
 
 namespace gnstor::client {
 
-/// A channel whose pool a proxy thread enlarges on demand.
+/// A channel whose pool a periodic thread enlarges on demand.
 struct PoolGrowth {
     gnor::Channel* channel;
     std::chrono::steady_clock::time_point next_try{};  ///< no attempt before: the last one failed
@@ -54,13 +54,13 @@ struct Client::Impl {
     std::uint64_t associations_anew = 0;
     /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
     std::atomic<std::uint64_t> lost{0};
-    PeriodicTasks proxy;  ///< sends keep-alives to SSDs
+    PeriodicTasks keep_alives;  ///< sends keep-alives to SSDs
     /// Used only on the thread of `renewals`, as is map_pause.
     std::chrono::steady_clock::time_point next_map_look;
     std::chrono::milliseconds map_pause{0};
     /// Renews leases and maps, on its own thread: a daemon that hangs must not cost the associations.
     PeriodicTasks renewals;
-    std::vector<PeriodicTasks::ChoreId> chores;
+    std::vector<PeriodicTasks::TaskId> tasks;
     std::vector<PoolGrowth> growths;  ///< used only on the thread of `pools`
     /// Grows pools that lanes wait for, and reads floors before the sequence ring overruns: never blocked by
     /// a daemon or an SSD that hangs.
@@ -108,9 +108,9 @@ struct Client::Impl {
     [[nodiscard]] std::uint64_t slots_at(const std::string& nic_address) const;
     /// Fetches the array's map; true if it is newer than the one that lanes have.
     Result<bool> refresh_map();
-    void follow_maps_by_proxy();
+    void follow_maps_periodically();
     void look_for_refused_map();
-    void grow_pools_by_proxy();
+    void grow_pools_periodically();
     void grow_pools();
     [[nodiscard]] std::uint16_t host_queue_id() const {
         return static_cast<std::uint16_t>(options.channels + 1);

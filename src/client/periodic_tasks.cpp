@@ -1,4 +1,4 @@
-// periodic_tasks.cpp: the proxy thread: runs chores in order of due time.
+// periodic_tasks.cpp: the periodic thread: runs tasks in order of due time.
 #include "client/periodic_tasks.hpp"
 
 #include "base/last_wait.hpp"
@@ -9,7 +9,7 @@
 namespace gnstor::client {
 
 namespace {
-constexpr const char* kChoreHangs = "the client's proxy thread: a chore has not returned";
+constexpr const char* kTaskHangs = "the client's periodic thread: a task has not returned";
 }
 
 PeriodicTasks::PeriodicTasks() : thread_([this] { loop(); }) {}
@@ -23,37 +23,37 @@ PeriodicTasks::~PeriodicTasks() {
     {
         std::unique_lock lock(mutex_);
         LastWait{}(
-            changed_, lock, [&] { return ended_; }, kChoreHangs);
+            changed_, lock, [&] { return ended_; }, kTaskHangs);
     }
     thread_.join();
 }
 
-PeriodicTasks::ChoreId PeriodicTasks::add(std::chrono::milliseconds period, std::function<void()> chore) {
+PeriodicTasks::TaskId PeriodicTasks::add(std::chrono::milliseconds period, std::function<void()> task) {
     const std::lock_guard lock(mutex_);
-    const ChoreId id = next_id_++;
-    chores_.push_back(
-        {id, period, Clock::now() + period, std::make_shared<std::function<void()>>(std::move(chore))});
+    const TaskId id = next_id_++;
+    tasks_.push_back(
+        {id, period, Clock::now() + period, std::make_shared<std::function<void()>>(std::move(task))});
     changed_.notify_all();
     return id;
 }
 
-void PeriodicTasks::remove(ChoreId id) {
+void PeriodicTasks::remove(TaskId id) {
     std::unique_lock lock(mutex_);
-    chores_.remove_if([id](const Task& c) { return c.id == id; });
+    tasks_.remove_if([id](const Task& c) { return c.id == id; });
     LastWait{}(
-        changed_, lock, [&] { return running_ != id; }, kChoreHangs);
+        changed_, lock, [&] { return running_ != id; }, kTaskHangs);
 }
 
 void PeriodicTasks::loop() {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-        const auto due = std::min_element(chores_.begin(), chores_.end(),
+        const auto due = std::min_element(tasks_.begin(), tasks_.end(),
                                           [](const Task& a, const Task& b) { return a.next < b.next; });
-        if (due == chores_.end()) {
+        if (due == tasks_.end()) {
             changed_.wait(lock);
             continue;
         }
-        // Copies the time, because the chore may be removed during the wait; the loop then looks for the next
+        // Copies the time, because the task may be removed during the wait; the loop then looks for the next
         // one again.
         const Clock::time_point next = due->next;
         if (next > Clock::now()) {
@@ -62,7 +62,7 @@ void PeriodicTasks::loop() {
         }
         due->next = Clock::now() + due->period;
         running_ = due->id;
-        const auto run = due->run;  // the chore may be removed while it runs
+        const auto run = due->run;  // the task may be removed while it runs
         lock.unlock();
         (*run)();
         lock.lock();

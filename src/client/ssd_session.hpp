@@ -1,8 +1,8 @@
 // ssd_session.hpp: a client's association with one SSD: the admin connection, and the I/O queues of its
 // channels.
 //
-// The proxy's threads call keep_alive(), the client's host thread calls the rest. Each call keeps a reference
-// to the association it found, so that reopen() does not destroy it under another thread.
+// The periodic threads call keep_alive(), the client's host thread calls the rest. Each call keeps a
+// reference to the association it found, so that reopen() does not destroy it under another thread.
 #pragma once
 
 #include <gnstor/client/client.hpp>
@@ -26,7 +26,7 @@ class SsdSession {
     /// Fabrics Connect.
     Result<void> connect_queue(gnor::Channel& channel, std::uint16_t queue_id);
     Result<void> keep_alive();
-    /// Calls `then` if the association is known to be lost, and blocks reopen() meanwhile. For the proxy's
+    /// Calls `then` if the association is known to be lost, and blocks reopen() meanwhile. For the periodic
     /// threads.
     template <class Then>
     void if_lost(Then then) {

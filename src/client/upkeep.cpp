@@ -25,7 +25,7 @@ void Client::Impl::start_keep_alives() {
     if (options.keep_alive_ms == 0) return;
     const auto period = std::chrono::milliseconds(std::max(1u, options.keep_alive_ms / 3));
     for (const auto& session : sessions)
-        chores.push_back(proxy.add(period, [this, s = session.get()] {
+        tasks.push_back(keep_alives.add(period, [this, s = session.get()] {
             const bool known = is_lost(*s);
             keep_alive(*s);
             if (!known && is_lost(*s)) keep_others_alive();
@@ -85,7 +85,7 @@ void Client::Impl::keep_others_alive() {
     for (const auto& each : asked) each.wait();
 }
 
-void Client::Impl::follow_maps_by_proxy() {
+void Client::Impl::follow_maps_periodically() {
     (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
 }
 
@@ -107,7 +107,7 @@ void Client::Impl::look_for_refused_map() {
     next_map_look = now + map_pause;
 }
 
-void Client::Impl::grow_pools_by_proxy() {
+void Client::Impl::grow_pools_periodically() {
     for (const auto& channel : channels) growths.push_back({channel.get()});
     growths.push_back({host_channel.get()});
     if (options.pool_bytes_max == options.pool_bytes) return;

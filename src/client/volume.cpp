@@ -44,10 +44,10 @@ struct Volume::Impl {
     /// renew() has requested the next epoch without learning the outcome: the epoch may be this client's.
     bool renewing = false;
     std::uint64_t lease_ms = 0;
-    PeriodicTasks::ChoreId renewal = 0;
-    PeriodicTasks::ChoreId looking = 0, publishing = 0;
+    PeriodicTasks::TaskId renewal = 0;
+    PeriodicTasks::TaskId looking = 0, publishing = 0;
     std::atomic<bool> floor_is_over{false};
-    // Written by the proxy's thread, read by any: relaxed, because they are hints and order nothing.
+    // Written by the periodic thread, read by any: relaxed, because they are hints and order nothing.
     std::atomic<bool> lease_refused{false};
     std::atomic<std::uint64_t> lease_end_ms{0};  ///< counted from before the request to the daemon
 
@@ -76,9 +76,9 @@ struct Volume::Impl {
     Result<void> transfer_blocks(const VolumeRef& volume, std::uint64_t first_block, std::byte* data,
                                  std::uint64_t blocks, bool write, std::uint64_t* older);
     void start_background_tasks();
-    void renew_by_proxy();
-    void publish_floor_by_proxy();
-    void stop_proxies();
+    void renew_periodically();
+    void publish_floor_periodically();
+    void stop_periodic_tasks();
     Result<void> check_quiet();
     Result<void> check_still_ours();
     Error lost();
@@ -104,11 +104,11 @@ Result<std::unique_ptr<Volume>> Client::open(const std::string& name, OpenMode m
 }
 
 void Volume::Impl::start_background_tasks() {
-    renew_by_proxy();
-    publish_floor_by_proxy();
+    renew_periodically();
+    publish_floor_periodically();
 }
 
-void Volume::Impl::renew_by_proxy() {
+void Volume::Impl::renew_periodically() {
     const auto period = std::chrono::milliseconds(std::max<std::uint64_t>(1, lease_ms / 3));
     renewal = client->renewals.add(period, [this] {
         const std::uint64_t asked_ms = boottime_ms();
@@ -125,7 +125,7 @@ void Volume::Impl::renew_by_proxy() {
     });
 }
 
-void Volume::Impl::publish_floor_by_proxy() {
+void Volume::Impl::publish_floor_periodically() {
     looking = client->pools.add(OpeningFloor::kLook, [this] {
         const std::string news = floor->look_at(OpeningFloor::Clock::now(), record.geometry.volume);
         if (!news.empty()) log_warn("{}", news);
@@ -145,7 +145,7 @@ void Volume::Impl::publish_floor_by_proxy() {
 }
 
 /// After it returns, no thread of the client works for this opening.
-void Volume::Impl::stop_proxies() {
+void Volume::Impl::stop_periodic_tasks() {
     if (renewal != 0) client->renewals.remove(renewal);
     if (looking != 0) client->pools.remove(looking);
     if (publishing != 0) client->floors.remove(publishing);
@@ -203,7 +203,7 @@ Result<void> Volume::renew() {
     const std::lock_guard no_transfer(v.client->host_lanes);
     GN_TRY(v.check_quiet());
     GN_TRY(v.check_still_ours());
-    v.stop_proxies();  // they work for an epoch that is about to end
+    v.stop_periodic_tasks();  // they work for an epoch that is about to end
     v.renewing = true;
     const std::uint64_t asked_ms = boottime_ms();
     GN_ASSIGN(const OpenedVolume opened,
@@ -231,7 +231,7 @@ Volume::~Volume() {
     if (auto done = release(); !done.ok())
         log_warn("volume {} was not released, its lease will run out: {}", impl_->record.name,
                  done.error().message);
-    impl_->stop_proxies();
+    impl_->stop_periodic_tasks();
     // Requests that kernels left behind record their ends in this memory, however late they come.
     if (impl_->floor != nullptr && !impl_->floor->is_settled())
         impl_->client->left_floors.push_back(std::move(impl_->floor));
@@ -267,7 +267,7 @@ Result<void> Volume::set_byte_length(std::uint64_t bytes) {
 Result<void> Volume::release() {
     if (impl_->released) return {};
     if (impl_->mode == OpenMode::kWrite) {
-        impl_->stop_proxies();
+        impl_->stop_periodic_tasks();
         // A failed release may be retried, by the destructor at the latest.
         GN_TRY(impl_->client->control.release_volume(
             impl_->client->identity.id, impl_->record.geometry.volume,

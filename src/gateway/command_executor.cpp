@@ -30,7 +30,7 @@ const auto kMe = simt::self(simt::Lane{});
 }  // namespace
 
 CommandExecutor::CommandExecutor(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
-                                 EngineOptions options)
+                                 ExecutorOptions options)
     : volume_(volume),
       channel_(channel),
       options_(std::move(options)),
@@ -248,7 +248,7 @@ void CommandExecutor::give_window_up(const Work& work) {
     if (wide_ == &work) wide_ = nullptr;
 }
 
-/// Frees the Work of ended commands; the engine's own flushes are destroyed.
+/// Frees the Work of ended commands; the executor's own flushes are destroyed.
 void CommandExecutor::collect() {
     for (auto& work : under_way_) {
         if (!work->ended) continue;

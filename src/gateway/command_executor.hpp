@@ -1,9 +1,9 @@
 // command_executor.hpp: carries out the commands of a gateway's queues on a volume, many at once, on one
 // thread.
 //
-// Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the engine's channel: split at chunks, sent
-// to replicas, retried and given up like any lane's call. Data is copied once, through the channel's pool.
-// Invariants
+// Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the executor's channel: split at chunks,
+// sent to replicas, retried and given up like any lane's call. Data is copied once, through the channel's
+// pool. Invariants
 //   * a fetched command is answered exactly once: when its request has ended, at the latest at its deadline,
 //     even while the channel is held;
 //   * only this thread accesses memory that a command names, and never after the answer;
@@ -15,8 +15,8 @@
 //   * commands for a slow SSD leave places for the others (ssd_quota.hpp);
 //   * a flush answered with success is true (write_loss_tracker.hpp), even after a restart: a change is
 //   answered only
-//     after a record of it is stable (loss_record.hpp). The engine's owner writes the record; if that fails,
-//     changes end with Internal Error;
+//     after a record of it is stable (loss_record.hpp). The executor's owner writes the record; if that
+//     fails, changes end with Internal Error;
 //   * sequences of a change are marked resolved (gnor/detail/resources/resolved.hpp) only when all SSDs have
 //   answered it, or
 //     when it was begun again, as a newer change of the same blocks, and has succeeded;
@@ -69,7 +69,7 @@ struct GatewayState {
     bool flushes_fail;
 };
 
-struct EngineOptions {
+struct ExecutorOptions {
     std::string volume;  ///< its name, for the log
     std::uint64_t timeout_ns = 0;
     bool serves_older = false;        ///< GatewayOptions::serves_older
@@ -84,13 +84,13 @@ struct EngineOptions {
 class CommandExecutor final : public Poller, public deengine::CompletionSink {
   public:
     CommandExecutor(const VolumeRef& volume, ChannelRef channel, ssd::DriveFacts facts,
-                    EngineOptions options);
+                    ExecutorOptions options);
 
     std::uint32_t poll() override;
     void on_complete(std::uint64_t tag, nvme::Status status, std::uint64_t result) override;
 
     ssd::NvmeQueue* add(std::unique_ptr<ssd::ServedQueue> queue);
-    /// Ends all commands fetched from the queue, and removes it. False: not a queue of this engine.
+    /// Ends all commands fetched from the queue, and removes it. False: not a queue of this executor.
     bool remove(const ssd::NvmeQueue* queue);
     [[nodiscard]] std::size_t queues() const;
 
@@ -112,7 +112,7 @@ class CommandExecutor final : public Poller, public deengine::CompletionSink {
     void renewed(const VolumeRef& volume);
     /// Gives up the changes in flight; they begin again after resume().
     void recall_changes();
-    /// Whether the channel has no request of this engine.
+    /// Whether the channel has no request of this executor.
     [[nodiscard]] bool channel_is_quiet() const { return begun_ == 0; }
     /// Whether a queue pair of the channel is in error, or a command was given up since the last call: then
     /// the client's reclaim() may help.
@@ -136,9 +136,9 @@ class CommandExecutor final : public Poller, public deengine::CompletionSink {
     using ChannelState = ChannelRef::State;
     /// One I/O command.
     struct Work {
-        ssd::ServedQueue* queue = nullptr;  ///< null: the engine's own flush
+        ssd::ServedQueue* queue = nullptr;  ///< null: the executor's own flush
         std::uint32_t slot = 0;
-        std::function<void(bool)> done;  ///< for the engine's own flush
+        std::function<void(bool)> done;  ///< for the executor's own flush
         BlockCommand command;
         std::vector<IoRequest> requests;
         gnor::SteppedRequest<ChannelState> request;
@@ -187,7 +187,7 @@ class CommandExecutor final : public Poller, public deengine::CompletionSink {
 
     VolumeRef volume_;
     const ChannelRef channel_;
-    const EngineOptions options_;
+    const ExecutorOptions options_;
     SsdQuota shares_;
     WriteLossTracker watch_;
     std::set<std::uint16_t> heard_;     // controllers that were told of an inherited loss

@@ -83,8 +83,8 @@ struct Gateway::Impl {
     Result<void> describe();
     Result<void> open_record();
     void close_record() { record.reset(); }
-    Result<void> start_engine();
-    void stop_engine();
+    Result<void> start_executor();
+    void stop_executor();
     Result<void> start_tending();
     void stop_tending();
 
@@ -107,7 +107,7 @@ struct Gateway::Impl {
     bool has_predecessor = false;
     std::optional<LossRecord> predecessor;  // its record; none: unreadable
     std::unique_ptr<Reactor> reactor;
-    std::unique_ptr<CommandExecutor> engine;
+    std::unique_ptr<CommandExecutor> executor;
 
     bool told_of_lease = false, told_of_record = false,
          told_of_renewal = false;  // used by the maintenance thread only, as are the next two
@@ -124,7 +124,7 @@ constexpr Step<Gateway::Impl> Gateway::Impl::kOpen[] = {
     {"open the volume", &Impl::open_volume, &Impl::leave_volume},
     {"describe the namespace", &Impl::describe, nullptr},
     {"open the record", &Impl::open_record, &Impl::close_record},
-    {"start the engine", &Impl::start_engine, &Impl::stop_engine},
+    {"start the executor", &Impl::start_executor, &Impl::stop_executor},
     {"tend lease and connections", &Impl::start_tending, &Impl::stop_tending},
 };
 
@@ -179,39 +179,39 @@ Result<void> Gateway::Impl::open_record() {
     return {};
 }
 
-Result<void> Gateway::Impl::start_engine() {
+Result<void> Gateway::Impl::start_executor() {
     GN_ASSIGN(reactor, Reactor::start("gateway"));
-    EngineOptions engine_options;
-    engine_options.volume = options.volume;
-    engine_options.serves_older = options.serves_older;
-    engine_options.timeout_ns = std::uint64_t{options.command_timeout_ms} * 1'000'000;
-    engine_options.under_way_max = options.under_way_max;
-    engine_options.uuid = facts.uuid;
-    engine_options.has_predecessor = has_predecessor;
-    engine_options.predecessor = predecessor;
+    ExecutorOptions executor_options;
+    executor_options.volume = options.volume;
+    executor_options.serves_older = options.serves_older;
+    executor_options.timeout_ns = std::uint64_t{options.command_timeout_ms} * 1'000'000;
+    executor_options.under_way_max = options.under_way_max;
+    executor_options.uuid = facts.uuid;
+    executor_options.has_predecessor = has_predecessor;
+    executor_options.predecessor = predecessor;
     if (record)
-        engine_options.record_wanted = [this] {
+        executor_options.record_wanted = [this] {
             const std::lock_guard lock(mutex);
             record_wanted = true;
             stop_asked.notify_all();
         };
-    engine = std::make_unique<CommandExecutor>(volume->ref(), client.channel(options.channel).ref(), facts,
-                                               std::move(engine_options));
-    reactor->add(*engine);
+    executor = std::make_unique<CommandExecutor>(volume->ref(), client.channel(options.channel).ref(), facts,
+                                                 std::move(executor_options));
+    reactor->add(*executor);
     // Flushes what an earlier gateway answered, as far as the SSDs still hold it.
     if (has_predecessor && (!predecessor || predecessor->dirty)) {
-        reactor->run([this] { engine->flush([](bool) {}); });
+        reactor->run([this] { executor->flush([](bool) {}); });
         reactor->wake();
     }
     return {};
 }
 
-void Gateway::Impl::stop_engine() {
-    reactor->run([this] { engine->stop(); });
-    reactor->remove(*engine);
-    if (engine->queues() != 0)
+void Gateway::Impl::stop_executor() {
+    reactor->run([this] { executor->stop(); });
+    reactor->remove(*executor);
+    if (executor->queues() != 0)
         log_error("closing the gateway of volume {}: {} queues are still open", options.volume,
-                  engine->queues());
+                  executor->queues());
     reactor.reset();
 }
 
@@ -249,7 +249,7 @@ void Gateway::Impl::tend() {
         renew();
         if (!reclaim_pace.due(Clock::now())) continue;
         bool needed = false;
-        reactor->run([&] { needed = engine->needs_reclaim(); });
+        reactor->run([&] { needed = executor->needs_reclaim(); });
         if (needed) reclaim();
     }
 }
@@ -266,30 +266,30 @@ void Gateway::Impl::look_at_lease() {
                  options.volume);
 }
 
-/// Writes the record on this thread, while the engine goes on: only answers to changes wait for it.
+/// Writes the record on this thread, while the executor goes on: only answers to changes wait for it.
 void Gateway::Impl::tend_record() {
     if (!record) return;
     std::optional<LossRecord> now;
-    reactor->run([&] { now = engine->record_to_write(); });
+    reactor->run([&] { now = executor->record_to_write(); });
     if (!now) return;
     const Result<void> written = record->write(*now);
     if (!written.ok() && !told_of_record)
         log_error("gateway of volume {}: {}; hosts' writes fail until it can be written again",
                   options.volume, written.error().message);
     told_of_record = !written.ok();
-    reactor->run([&] { engine->record_written(*now, written.ok()); });
+    reactor->run([&] { executor->record_written(*now, written.ok()); });
     reactor->wake();
 }
 
-/// Holds the engine, and waits until all its requests have ended. False: an SSD delays that; the caller
+/// Holds the executor, and waits until all its requests have ended. False: an SSD delays that; the caller
 /// retries later.
 bool Gateway::Impl::hold_until_quiet() {
     const auto began = Clock::now();
     bool quiet = false;
-    reactor->run([this] { engine->hold(); });
+    reactor->run([this] { executor->hold(); });
     do {
         tend_record();  // completed changes may wait for the record
-        reactor->run([&] { quiet = engine->channel_is_quiet(); });
+        reactor->run([&] { quiet = executor->channel_is_quiet(); });
     } while (!quiet && Clock::now() - began < kQuietWait && wait(kQuietLook));
     return quiet;
 }
@@ -302,8 +302,8 @@ void Gateway::Impl::reclaim() {
     if (quiet) done = client.reclaim();
     bool others_waited = false;
     reactor->run([&] {
-        others_waited = engine->holds_others_back();
-        engine->resume(quiet && done.ok());
+        others_waited = executor->holds_others_back();
+        executor->resume(quiet && done.ok());
     });
     reclaim_pace.ended(began, Clock::now(), quiet || others_waited);
     if (!quiet) return;
@@ -321,22 +321,22 @@ void Gateway::Impl::reclaim() {
 void Gateway::Impl::renew() {
     const auto now = Clock::now();
     const bool held = volume->floor_is_held() || volume->renewing();
-    if (!held || !engine->writable()) next_renewal = now + kRenewAfter;
+    if (!held || !executor->writable()) next_renewal = now + kRenewAfter;
     if (now < next_renewal) return;
     Result<void> done;
     bool quiet = hold_until_quiet();
     if (!quiet)
         reactor->run([&] {
-            engine->recall_changes();
-            quiet = engine->channel_is_quiet();
+            executor->recall_changes();
+            quiet = executor->channel_is_quiet();
         });
     if (quiet) done = volume->renew();
     const bool renewed = quiet && done.ok();
     reactor->run([&] {
-        if (renewed) engine->renewed(volume->ref());
-        if (quiet && !renewed && done.error().code == Errc::kPermission) engine->fence();
-        engine->hold_changes(volume->renewing());
-        engine->resume(false);
+        if (renewed) executor->renewed(volume->ref());
+        if (quiet && !renewed && done.error().code == Errc::kPermission) executor->fence();
+        executor->hold_changes(volume->renewing());
+        executor->resume(false);
     });
     reactor->wake();
     next_renewal = Clock::now() + (volume->renewing() ? kRenewPause : kRenewAfter);
@@ -361,7 +361,7 @@ Result<std::unique_ptr<Gateway>> Gateway::open(client::Client& client, const Gat
 
 Gateway::~Gateway() {
     impl_->stop_tending();
-    impl_->stop_engine();
+    impl_->stop_executor();
 }
 
 Result<ssd::NvmeQueue*> Gateway::create_queue(std::uint16_t id, std::uint32_t depth, nvme::ClientId client,
@@ -373,19 +373,19 @@ Result<ssd::NvmeQueue*> Gateway::create_queue(std::uint16_t id, std::uint32_t de
     auto queue = std::make_unique<ssd::ServedQueue>(id, depth, client, priority, privileged);
     queue->controller = controller;
     ssd::NvmeQueue* made = nullptr;
-    impl_->reactor->run([&] { made = impl_->engine->add(std::move(queue)); });
+    impl_->reactor->run([&] { made = impl_->executor->add(std::move(queue)); });
     return made;
 }
 
 Result<void> Gateway::delete_queue(ssd::NvmeQueue* queue) {
     bool known = false;
-    impl_->reactor->run([&] { known = impl_->engine->remove(queue); });
+    impl_->reactor->run([&] { known = impl_->executor->remove(queue); });
     if (known) return {};
     return error(Errc::kNotFound, "the gateway of volume {} has no such queue", impl_->options.volume);
 }
 
 void Gateway::flush(std::function<void(bool)> done) {
-    impl_->reactor->run([&] { impl_->engine->flush(std::move(done)); });
+    impl_->reactor->run([&] { impl_->executor->flush(std::move(done)); });
     impl_->reactor->wake();
 }
 
@@ -396,7 +396,7 @@ const std::string& Gateway::serial() const {
     return impl_->facts.serial;
 }
 void Gateway::stop() {
-    impl_->reactor->run([this] { impl_->engine->stop(); });
+    impl_->reactor->run([this] { impl_->executor->stop(); });
 }
 Reactor& Gateway::reactor() {
     return *impl_->reactor;
@@ -405,16 +405,16 @@ const nvme::VolumeRecord& Gateway::volume() const {
     return impl_->volume->record();
 }
 bool Gateway::writable() const {
-    return impl_->engine->writable();
+    return impl_->executor->writable();
 }
 GatewayState Gateway::state() const {
     GatewayState copy{};
-    impl_->reactor->run([&] { copy = impl_->engine->state(); });
+    impl_->reactor->run([&] { copy = impl_->executor->state(); });
     return copy;
 }
 GatewayCounters Gateway::counters() const {
     GatewayCounters copy{};
-    impl_->reactor->run([&] { copy = impl_->engine->counters(); });
+    impl_->reactor->run([&] { copy = impl_->executor->counters(); });
     return copy;
 }
 

@@ -88,7 +88,7 @@ class Gateway final : public ssd::NvmeDevice {
     [[nodiscard]] const nvme::VolumeRecord& volume() const;
     /// False after the lease was lost.
     [[nodiscard]] bool writable() const;
-    /// A copy, taken on the engine's thread.
+    /// A copy, taken on the executor's thread.
     [[nodiscard]] GatewayCounters counters() const;
     [[nodiscard]] GatewayState state() const;  ///< likewise
 

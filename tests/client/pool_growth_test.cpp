@@ -29,7 +29,7 @@ class PoolGrowthByProxy : public ::testing::Test {
         client = std::move(try_connect(bytes, bytes_max).value());
     }
     ChannelRef channel() { return client->channel(0).ref(); }
-    /// All that the pool has now and may get, in runs of `kSmall`; each call waits for the proxy.
+    /// All that the pool has now and may get, in runs of `kSmall`; each call waits for the keep_alives.
     std::vector<void*> take_all(std::uint64_t bytes) {
         std::vector<void*> runs;
         for (std::uint64_t at = 0; at < bytes; at += kSmall) {

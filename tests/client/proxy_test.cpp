@@ -1,4 +1,4 @@
-// proxy_test.cpp: the client's proxy thread runs chores again and again, and none once it was removed.
+// proxy_test.cpp: the client's periodic thread runs tasks again and again, and none once it was removed.
 #include "client/periodic_tasks.hpp"
 
 #include <gtest/gtest.h>
@@ -13,16 +13,16 @@ namespace gnstor::client::proxy_test {
 
 using namespace std::chrono_literals;
 
-/// Waits until the chores have run so often; gtest's own deadline is the test program's.
+/// Waits until the tasks have run so often; gtest's own deadline is the test program's.
 void wait_until(const std::atomic<std::uint64_t>& runs, std::uint64_t wanted) {
     while (runs.load() < wanted) std::this_thread::yield();
 }
 
 TEST(PeriodicTasks, RunsEachChoreAgainAndAgain) {
     std::atomic<std::uint64_t> a{0}, b{0};
-    PeriodicTasks proxy;
-    (void)proxy.add(1ms, [&] { ++a; });
-    (void)proxy.add(2ms, [&] { ++b; });
+    PeriodicTasks keep_alives;
+    (void)keep_alives.add(1ms, [&] { ++a; });
+    (void)keep_alives.add(2ms, [&] { ++b; });
     wait_until(a, 20);
     wait_until(b, 10);
     test::count("proxy_chores_run", a + b);
@@ -31,13 +31,13 @@ TEST(PeriodicTasks, RunsEachChoreAgainAndAgain) {
 TEST(PeriodicTasks, ASlowChoreDoesNotStopTheOthersForGood) {
     std::atomic<std::uint64_t> slow{0}, quick{0};
     std::binary_semaphore go{0};
-    PeriodicTasks proxy;
-    (void)proxy.add(1ms, [&] {
+    PeriodicTasks keep_alives;
+    (void)keep_alives.add(1ms, [&] {
         if (++slow == 1) go.acquire();
     });
     wait_until(slow, 1);
-    (void)proxy.add(1ms, [&] { ++quick; });
-    EXPECT_EQ(quick.load(), 0u) << "one thread runs all chores";
+    (void)keep_alives.add(1ms, [&] { ++quick; });
+    EXPECT_EQ(quick.load(), 0u) << "one thread runs all tasks";
     go.release();
     wait_until(quick, 5);
     wait_until(slow, 3);
@@ -45,8 +45,8 @@ TEST(PeriodicTasks, ASlowChoreDoesNotStopTheOthersForGood) {
 
 TEST(PeriodicTasks, AChoreKeepsWhatItRemembers) {
     std::atomic<std::uint64_t> newest{0};
-    PeriodicTasks proxy;
-    (void)proxy.add(1ms, [&newest, own = std::uint64_t{0}]() mutable { newest = ++own; });
+    PeriodicTasks keep_alives;
+    (void)keep_alives.add(1ms, [&newest, own = std::uint64_t{0}]() mutable { newest = ++own; });
     wait_until(newest, 5);
 }
 
@@ -54,16 +54,16 @@ TEST(PeriodicTasks, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     for (int round = 0; round < 30; ++round) {
         std::atomic<std::uint64_t> runs{0}, other{0};
         std::atomic<bool> inside{false};
-        PeriodicTasks proxy;  // goes first: its chores count to the end
-        const auto id = proxy.add(1ms, [&] {
+        PeriodicTasks keep_alives;  // goes first: its tasks count to the end
+        const auto id = keep_alives.add(1ms, [&] {
             inside = true;
             ++runs;
             std::this_thread::yield();
             inside = false;
         });
-        (void)proxy.add(1ms, [&] { ++other; });
+        (void)keep_alives.add(1ms, [&] { ++other; });
         wait_until(runs, 1 + static_cast<std::uint64_t>(round) % 3);
-        proxy.remove(id);
+        keep_alives.remove(id);
         EXPECT_FALSE(inside.load());
         const std::uint64_t after = runs.load();
         wait_until(other, other.load() + 3);
@@ -73,46 +73,46 @@ TEST(PeriodicTasks, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
 
 TEST(PeriodicTasks, ChoresMayBeAddedAndRemovedFromManyThreads) {
     std::atomic<std::uint64_t> runs{0};
-    PeriodicTasks proxy;
+    PeriodicTasks keep_alives;
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t)
         threads.emplace_back([&] {
             for (int i = 0; i < 200; ++i) {
-                const auto id = proxy.add(std::chrono::milliseconds(i % 3), [&] { ++runs; });
+                const auto id = keep_alives.add(std::chrono::milliseconds(i % 3), [&] { ++runs; });
                 if (i % 5 == 0) wait_until(runs, runs.load() + 1);
-                proxy.remove(id);
+                keep_alives.remove(id);
             }
         });
     for (auto& t : threads) t.join();
     const std::uint64_t after = runs.load();
     std::atomic<std::uint64_t> other{0};
-    (void)proxy.add(1ms, [&] { ++other; });
+    (void)keep_alives.add(1ms, [&] { ++other; });
     wait_until(other, 3);
-    EXPECT_EQ(runs.load(), after) << "a removed chore ran";
-    proxy.remove(12345);  // nobody: nothing happens
+    EXPECT_EQ(runs.load(), after) << "a removed task ran";
+    keep_alives.remove(12345);  // nobody: nothing happens
     test::count("proxy_chores_run", after);
 }
 
 TEST(PeriodicTasks, AChoreThatTheThreadIsWaitingForMayGo) {
     std::atomic<std::uint64_t> runs{0};
-    PeriodicTasks proxy;
+    PeriodicTasks keep_alives;
     for (std::uint64_t i = 1; i <= 50; ++i) {
-        const auto soonest = proxy.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
-        const auto later = proxy.add(2h, [] { ADD_FAILURE() << "not for two"; });
-        proxy.remove(soonest);
-        const auto now = proxy.add(0ms, [&] { ++runs; });  // wakes the thread out of its wait
+        const auto soonest = keep_alives.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
+        const auto later = keep_alives.add(2h, [] { ADD_FAILURE() << "not for two"; });
+        keep_alives.remove(soonest);
+        const auto now = keep_alives.add(0ms, [&] { ++runs; });  // wakes the thread out of its wait
         wait_until(runs, runs.load() + 1);
-        proxy.remove(now);
-        proxy.remove(later);
+        keep_alives.remove(now);
+        keep_alives.remove(later);
     }
 }
 
 TEST(PeriodicTasks, EndsWithChoresStillThere) {
     std::atomic<std::uint64_t> runs{0};
     {
-        PeriodicTasks proxy;
-        (void)proxy.add(1ms, [&] { ++runs; });
-        (void)proxy.add(24h, [&] { ADD_FAILURE() << "not for a day"; });
+        PeriodicTasks keep_alives;
+        (void)keep_alives.add(1ms, [&] { ++runs; });
+        (void)keep_alives.add(24h, [&] { ADD_FAILURE() << "not for a day"; });
         wait_until(runs, 1);
     }
     SUCCEED();

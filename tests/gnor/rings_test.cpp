@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "gnor/rig.hpp"
 #include "gnor/turns.hpp"
 #include "rdma/nic/completion_queue.hpp"
 

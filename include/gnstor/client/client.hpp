@@ -1,10 +1,10 @@
 // client.hpp: libgnstor on the host. Opens volumes, sets up channels, keeps leases and connections alive, and
 // hands references to kernels.
 //
-// Client owns an admin connection to every SSD, the channels (each with a queue pair to every SSD) and proxy
-// threads (keep-alives, lease renewals, newer maps, larger pools). Volume owns one opening of a volume. Both
-// are host owners: not copyable, used from host threads. Kernels take VolumeRef and ChannelSet, small values
-// that are valid while their owners live. Nothing here is in the I/O path.
+// Client owns an admin connection to every SSD, the channels (each with a queue pair to every SSD) and
+// periodic threads (keep-alives, lease renewals, newer maps, larger pools). Volume owns one opening of a
+// volume. Both are host owners: not copyable, used from host threads. Kernels take VolumeRef and ChannelSet,
+// small values that are valid while their owners live. Nothing here is in the I/O path.
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -104,7 +104,7 @@ class Client {
     /// Frees the pool buffers that ended kernels did not free. Returns how many were kept because a command
     /// may still access them (quiesce or reclaim, then retry). Call while no kernel uses the channels.
     Result<std::uint32_t> free_left_buffers();
-    /// Fetches the map now. The proxy also fetches it whenever an SSD refuses the map that lanes use.
+    /// Fetches the map now. A periodic task also fetches it whenever an SSD refuses the map that lanes use.
     Result<void> refresh_map();
 
     /// Asks the SSDs whether any of them has a volatile write cache, so that flush() matters.

@@ -47,11 +47,11 @@ class VolumeRef {
     std::uint64_t* resolved = nullptr;
 
     /// The same volume with FUA: its writes (and write_zeroes) are answered only when their data survives
-    /// power loss, whatever the drives' durability. For one call, `volume.stable().write(...)`, or for all
-    /// calls of a kernel. Without it an answered write survives the end of any process always, and power loss
-    /// with `durability = power`; with `durability = process` it survives power loss only after a later
-    /// flush(). A trim becomes durable by flush alone. A read with FUA is answered when the SSD that serves
-    /// it has made durable what it read.
+    /// power loss, also on drives with `durability = process`. For one call, `volume.stable().write(...)`, or
+    /// for all calls of a kernel. Without it an answered write survives the end of any process always, and
+    /// power loss with `durability = power`; with `durability = process` it survives power loss only after a
+    /// later flush(). A trim becomes durable by flush alone. A read with FUA is answered when the SSD that
+    /// serves it has made durable what it read.
     GN_HD
     VolumeRef stable() const {
         VolumeRef copy = *this;

@@ -278,7 +278,7 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
                      "volume '{}' belongs to {} and is not shared with {}; its owner can share it", name,
                      client_name(record.owner), client_name(client));
     if (mode == client::OpenMode::kRead) {
-        // Reading waits for no absent drive: whatever the last change was, each replica that serves holds all
+        // Reading waits for no absent drive: after any change, each replica that serves holds all
         // acknowledged data (ARRAY.md, rules 5 and 9). Only a volume that was never in force is refused,
         // because it may vanish.
         if (!live_[id].in_force) {

@@ -159,8 +159,7 @@ bool HttpServer::Impl::open_listener(const sockaddr* address, socklen_t size) {
     const int fd = listener.emplace(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0)).fd;
     if (fd < 0) return false;
     const int yes = 1, no = 0;
-    // bind() creates the file with at most this mode, whatever the umask, so that no other user connects
-    // before chmod().
+    // A umask can only narrow this mode, so no other user can connect between bind() and chmod().
     if (address->sa_family == AF_UNIX) ::fchmod(fd, options.socket_mode);
     // No SO_REUSEPORT: a second daemon on the port would silently take half of the connections.
     if (address->sa_family != AF_UNIX) ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));

@@ -261,7 +261,7 @@ class BasicLevelsRef {
         for (; starts != 0; starts = detail::run_starts(free, units)) {
             if (units == 1) {
                 const std::uint64_t bit = choose_bit(l, free, hint);
-                // Takes the block unless another lane was faster, whatever happens to other bits of the word.
+                // Takes the block unless another lane took it first; changes of other bits do not matter.
                 // Acquires what its last holder wrote before give_units' release.
                 const std::uint64_t seen = simt::fetch_and<S>(word(l, w), ~bit);
                 if (seen == bit) note_change(l, w);

@@ -1,4 +1,4 @@
-// engine_losses.cpp: the part of CommandExecutor that decides what a flush may report, and keeps the record
+// executor_losses.cpp: the part of CommandExecutor that decides what a flush may report, and keeps the record
 // for a successor.
 #include "gateway/command_executor.hpp"
 
