@@ -163,8 +163,8 @@ function(gn_counts_memory target)
 endfunction()
 
 # GN_UNITY: several sources of one library or program in one translation unit, which parses headers and instantiates templates once: less than
-# half of the processor time of a build. Names in unnamed namespaces must then differ within a library or program. The release presets compile
-# each source by itself, as GN_PCH says.
+# half of the processor time of a build. Names in unnamed namespaces must then differ within a library or program. With link-time optimisation
+# the compiler sees all of a program at once anyhow.
 if(GN_UNITY GREATER 1)
     set(CMAKE_UNITY_BUILD ON)
     set(CMAKE_UNITY_BUILD_BATCH_SIZE ${GN_UNITY})
@@ -176,7 +176,8 @@ endif()
 # 512 MiB on, it takes 9 % less time; the largest translation units take as much more memory.
 add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:--param=ggc-min-heapsize=524288>)
 
-# GN_PCH: what most sources include, parsed once. The release presets compile without, where a source that forgets an include is noticed.
+# GN_PCH: what most sources include, parsed once. A source that forgets an include is noticed by scripts/read_sources.sh, which the stage
+# toolchains runs.
 # gn_precompiled(kind target): the target is optimised like the kind. Headers of layers and commands are compiled as libraries are, those of tests
 # as executables are (-fPIC, -fPIE), and so is whatever takes them.
 function(gn_precompiled kind target)
