@@ -165,7 +165,7 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     if (const std::string why = about->at("read_only").get<std::string>(); !why.empty())
         text += "READ-ONLY: " + why + "\n";
     if (!nodes.empty())
-        text += fmt::format("next: `gnstor put FILE --dir {0}`, `gnstor status --dir {0}`; logs lie in {1}\n",
+        text += fmt::format("next: `gnstor put FILE --dir {0}`, `gnstor status --dir {0}`; logs are in {1}\n",
                             shell_word(c.directory), c.directory);
     for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
     for (const json& warning : about->at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";

@@ -36,7 +36,7 @@ const char* help_of_gateway(const std::string& counter) {
         {"older_reads", "Reads of blocks whose newest version is doubtful on every replica."},
         {"connections_accepted", "Connections of hosts (admin and I/O queues) that were taken."},
         {"connections_refused",
-         "Connections rejected before Connect, for an invalid request or missing resources."},
+         "Connections rejected before Connect: the request cannot be granted, or resources are missing."},
         {"connections_failed", "Connections ended after a protocol violation or a timeout."},
         {"connections_disconnected", "Connections closed normally, mostly by their hosts."},
         {"keep_alive_expired", "Controllers whose hosts exceeded their keep-alive timeout."},

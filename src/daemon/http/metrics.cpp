@@ -37,7 +37,7 @@ const char* help_of(const std::string& counter) {
         {"capsules", "Commands that arrived at the SSD's target, of all kinds."},
         {"connections_accepted", "Connections (admin and I/O queues) that the SSD's target took."},
         {"connections_refused",
-         "Connections rejected before Connect, for an invalid request or missing resources."},
+         "Connections rejected before Connect: the request cannot be granted, or resources are missing."},
         {"connections_failed", "Connections ended after a protocol violation or a timeout."},
         {"connections_disconnected", "Connections closed normally, mostly by their hosts."},
         {"keep_alive_expired", "Controllers whose hosts exceeded their keep-alive timeout."},
