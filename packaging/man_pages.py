@@ -53,7 +53,7 @@ def main():
     folder.mkdir(parents=True)
     environment = {"PATH": f"{binaries}:{os.environ['PATH']}", "HOME": "/home/of/a/user", "LC_ALL": "C",
                    "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH", "0")}
-    about = "a storage array that GPU kernels use by themselves"
+    about = "an all-flash array that GPU kernels read and write directly"
     pages = list(all_commands(["gnstor"], about, environment))
     names = {tuple(words): ("-".join(words), 1) for words, _ in pages}
     for words, line in pages:

@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--records", action="store_true")
     parser.add_argument("--dump", metavar="FILE")
     parser.add_argument("--block", metavar="VID:VBA")
-    parser.add_argument("--quiet", action="store_true", help="no notes")
+    parser.add_argument("--quiet", action="store_true", help="print damage only, no notes")
     options = parser.parse_args()
     try:
         store, boot, volumes, found, counts = check(options)

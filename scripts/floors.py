@@ -88,7 +88,7 @@ def main(arguments):
         return 1
     print("\n".join(lines) if lines else "  no floors for " + ", ".join(arguments[2:]))
     if missed:
-        print(f"floors: {missed} missed (tests/<layer>/floors.json)", file=sys.stderr)
+        print(f"floors: {missed} counters are missing or below their floors (tests/<layer>/floors.json)", file=sys.stderr)
     return 1 if missed else 0
 
 

@@ -112,7 +112,7 @@ def draw():
             uses = " ".join(sorted("(top)" if used == "." else used + "/" for used in rooms[room]))
             print(f"    {name or '(top)':<15} {said.get(room, '')}".rstrip() + (f"\n{'':<20}-> {uses}" if uses else ""))
         if circle:
-            print(f"    on a circle: {' '.join(circle)}")
+            print(f"    in a cycle of #includes: {' '.join(circle)}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 ALWAYS = ["setup", "lint", "cpu", "docs"]
 MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package"]
 # Only ./run test --all: it takes as long as the functional tests, which other stages of a whole run leave no time for.
-NOT_HERE = {"toolchains": "takes as long as the functional tests; ./run test --all has it"}
+NOT_HERE = {"toolchains": "takes as long as the functional tests; ./run test --all runs it"}
 LANDED = ROOT / ".ci" / "landed"
 WHOLE_RUN_EVERY = 10
 
@@ -96,7 +96,7 @@ class Change:
         for stage in MORE:
             if stage in LOOKS_AT:
                 layers, places = LOOKS_AT[stage]
-                out[stage] = None if layers & self.reached or places & self.places else "nothing that it looks at has changed"
+                out[stage] = None if layers & self.reached or places & self.places else "nothing that this stage checks has changed"
             else:  # sanitizers and fuzzers
                 out[stage] = None if self.folders - {"house"} else "no code and no test has changed"
         return out
@@ -142,11 +142,11 @@ def changed_since(base):
     if git("rev-parse", "--verify", "--quiet", base + "^{commit}") is None:
         return [], f"commit {base} is unknown here"
     if git("merge-base", "--is-ancestor", base, "HEAD") is None:
-        return [], f"commit {base} is no ancestor of HEAD"
+        return [], f"commit {base} is not an ancestor of HEAD"
     names = git("diff", "--name-only", "--no-renames", "-z", base)
     others = git("ls-files", "--others", "--exclude-standard", "-z")
     if names is None or others is None:
-        return [], "git could not compare"
+        return [], "git could not list the changes"
     return sorted(set((names + others).split("\0")) - {"", ".ci/landed"}), None
 
 

@@ -70,7 +70,7 @@ def load(path):
             raise BadResult(f"{path.name}: no '{key}'")
     for case in run["cases"]:
         if not case.get("repeats"):
-            raise BadResult(f"{path.name}: a case without repeats: {case.get('parameters')}")
+            raise BadResult(f"{path.name}: this case has no repeats: {case.get('parameters')}")
         for repeat in case["repeats"]:
             if repeat.get("seconds", 0) <= 0 or "operations" not in repeat:
                 raise BadResult(f"{path.name}: a repeat needs seconds above 0 and operations")
@@ -279,7 +279,7 @@ def render(text, runs):
     def copy(match):
         path = ROOT / "docs" / "runs" / match["name"]
         if not path.is_file():
-            raise BadResult(f"docs/runs/{match['name']}: a document shows it and it is not there")
+            raise BadResult(f"docs/runs/{match['name']}: a document shows this file, but it does not exist")
         return f"{match[1]}\n```text\n{path.read_text().rstrip()}\n```\n\n{match[4]}"
 
     def of_all(make):

@@ -37,7 +37,7 @@ forget_other_compiler() { # PRESET COMPILER
     local cache="$GN_ROOT/build/$1/CMakeCache.txt"
     [[ -f "$cache" ]] || return 0
     grep -qE "^CMAKE_CXX_COMPILER:[A-Z]*=(.*/)?$2\$" "$cache" && return 0
-    say "build/$1 was configured for another compiler: begun again"
+    say "build/$1 was configured for another compiler: it is removed and configured again"
     rm -rf "${GN_ROOT:?}/build/$1"
 }
 

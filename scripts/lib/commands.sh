@@ -41,9 +41,9 @@ command_bench() {
     has_target "$GN_PRESET" gnstor_bench || die "this checkout has no benchmarks (target gnstor_bench)"
     GN_COMMIT="$(git -C "$GN_ROOT" describe --always --dirty 2>/dev/null || echo unknown)"
     export GN_COMMIT
-    [[ "${GN_REST[0]:-}" != path || "$GN_LANES" != cpu ]] || ensure bench || warn "without fio: bench path says that it is left out"
+    [[ "${GN_REST[0]:-}" != path || "$GN_LANES" != cpu ]] || ensure bench || warn "without fio, bench path leaves the comparison with fio out"
     if [[ "${GN_REST[0]:-}" == targets ]]; then
-        [[ -n "${GN_REST[1]:-}" ]] || die_usage "bench targets FOLDER: name a folder for the raw results"
+        [[ -n "${GN_REST[1]:-}" ]] || die_usage "bench targets needs a folder for the raw results: ./run bench targets FOLDER"
         build "$GN_PRESET" gnstor_bench || die "building gnstor_bench failed"
         "$GN_ROOT/bench/targets.sh" "$(program "$GN_PRESET" gnstor_bench)" "$GN_LANES" "${GN_REST[@]:1}"
         return
@@ -54,7 +54,7 @@ command_bench() {
 # The simulator runs no device code: always the cpu preset.
 command_sim() {
     parse_common "$@"
-    [[ "$GN_LANES" != gpu ]] || die_usage "sim runs no device code; --lanes cpu, or none"
+    [[ "$GN_LANES" != gpu ]] || die_usage "sim runs no device code; give --lanes cpu, or leave --lanes out"
     GN_LANES=cpu
     ensure test || die "the packages above are needed to build the simulator"
     prepare_lanes preset_of_lanes -DGN_TESTS=ON
@@ -65,7 +65,7 @@ command_sim() {
 # do less of the same). No daemon, no command line.
 command_gpu_test() {
     parse_common "$@"
-    [[ "$GN_LANES" != cpu ]] || die_usage "gpu-test runs on GPU lanes only"
+    [[ "$GN_LANES" != cpu ]] || die_usage "gpu-test runs on GPU lanes only; leave --lanes out, or give --lanes gpu"
     GN_LANES="${GN_LANES:-gpu}"
     choose_lanes
     ensure build || die "the packages above are needed to build"
@@ -84,7 +84,7 @@ command_gpu_test() {
     python3 scripts/floors.py check "$log" gpu || failed=$((failed + 1))
     local sanitizer tool name path
     sanitizer="$(command -v compute-sanitizer || echo "$(dirname "$(dirname "$GN_NVCC")")/bin/compute-sanitizer")"
-    [[ -x "$sanitizer" ]] || die "compute-sanitizer is not on this machine (it comes with CUDA's toolkit), so memcheck, racecheck and synccheck did not run"
+    [[ -x "$sanitizer" ]] || die "compute-sanitizer is not on this machine, so memcheck, racecheck and synccheck did not run; install CUDA's toolkit, which contains it"
     while read -r name path; do
         for tool in memcheck racecheck synccheck; do
             heading "compute-sanitizer $tool: $name"
@@ -110,7 +110,7 @@ for test in json.load(sys.stdin)["tests"]:
 
 command_format() {
     parse_common "$@"
-    ensure lint || die "clang-format-14 decides the layout; it is needed"
+    ensure lint || die "format needs clang-format-14, which decides the layout"
     tracked_code | xargs -0 clang-format-14 -i
     say "laid out $(tracked_code | tr -cd '\0' | wc -c) files"
 }

@@ -26,13 +26,13 @@ parse_common() {
     while [[ $# -gt 0 ]]; do
         case "$1" in
             --lanes)
-                [[ $# -ge 2 ]] || die_usage "--lanes wants cpu or gpu"
+                [[ $# -ge 2 ]] || die_usage "--lanes needs cpu or gpu"
                 GN_LANES="$2"
                 shift
                 ;;
             --lanes=*) GN_LANES="${1#*=}" ;;
             --jobs)
-                [[ $# -ge 2 && "$2" =~ ^[1-9][0-9]*$ ]] || die_usage "--jobs wants a number from 1"
+                [[ $# -ge 2 && "$2" =~ ^[1-9][0-9]*$ ]] || die_usage "--jobs needs a number, 1 or more"
                 GN_JOBS="$2"
                 shift
                 ;;
@@ -55,7 +55,7 @@ as_root() {
     elif have sudo; then
         sudo "$@"
     else
-        warn "this needs root and there is no sudo: $*"
+        warn "this command needs root, and there is no sudo: $*"
         return 1
     fi
 }

@@ -52,10 +52,10 @@ ensure_nvcc() {
     fi
     local version
     version="${GN_CUDA_VERSION:-$(driver_cuda || true)}"
-    [[ -n "$version" ]] || die "no nvcc, and the driver's CUDA version is unknown (nvidia-smi says none); set GN_CUDA_VERSION=13.0 or install nvcc"
+    [[ -n "$version" ]] || die "no nvcc, and the driver's CUDA version is unknown (nvidia-smi reports none); set GN_CUDA_VERSION=13.0 or install nvcc"
     [[ "$GN_INSTALL" == yes ]] || die "no nvcc here, and --no-install was given; install CUDA $version or drop --no-install"
     install_nvcc "$version"
-    GN_NVCC="$(find_nvcc)" || die "nvcc was installed into .cuda/ but is not found there; remove .cuda/ and try again"
+    GN_NVCC="$(find_nvcc)" || die "nvcc was installed into .cuda/ but cannot be found there; remove .cuda/ and try again"
     say "nvcc: $GN_NVCC"
 }
 

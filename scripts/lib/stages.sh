@@ -18,11 +18,11 @@ stage_about() {
         cuda) echo "CUDA build where nvcc is found: compiles and links; device tests where a GPU is" ;;
         soak) echo "the cpu build's longest simulations and kill tests: more seeds, runs and kills of what the functional tests do" ;;
         fuzz) echo "libFuzzer programs, briefly" ;;
-        example) echo "cmake --install, and the examples as projects of their own" ;;
+        example) echo "cmake --install, and the examples built as projects against the installed library" ;;
         docs) echo "generated parts of docs/ agree with docs/runs/" ;;
-        release) echo "what is measured: the release preset, and its benchmark for a second" ;;
-        package) echo "Debian packages, and what they bring in a fresh system" ;;
-        toolchains) echo "the compilers of the next distribution, in a system of its own: g++ and the fast tests, clang" ;;
+        release) echo "build of the release preset, and a run of its benchmark for a second" ;;
+        package) echo "Debian packages: built, and tried in a fresh system" ;;
+        toolchains) echo "the compilers of the next Debian release, in a system in a folder: fast tests with g++, sources read by clang" ;;
         peer) echo "the Linux kernel's NVMe over RDMA as our peer, in QEMU (less of it in continuous integration)" ;;
     esac
 }
@@ -46,12 +46,12 @@ command_test() {
             --peer) only+=(peer) ;;
             --landed) since=(--landed) ;;
             --since)
-                [[ $# -ge 2 ]] || die_usage "--since wants a commit"
+                [[ $# -ge 2 ]] || die_usage "--since needs a commit"
                 since=(--since "$2")
                 shift
                 ;;
             --only)
-                [[ $# -ge 2 ]] || die_usage "--only wants a stage: ${GN_ALL_STAGES[*]}"
+                [[ $# -ge 2 ]] || die_usage "--only needs a stage, one of: ${GN_ALL_STAGES[*]}"
                 only+=("$2")
                 shift
                 ;;
@@ -62,7 +62,7 @@ command_test() {
                 done
                 return 0
                 ;;
-            *) die_usage "test does not know '$1'; ./run help" ;;
+            *) die_usage "test has no option '$1'; see ./run help" ;;
         esac
         shift
     done
@@ -83,7 +83,7 @@ command_test() {
         stages=("${GN_ALL_STAGES[@]}")
     else
         stages=("${GN_STAGES[@]}")
-        say "every functional test, once (${stages[*]}); sanitizers, fuzzers, the Linux kernel as peer and what else there is: ./run test --all"
+        say "every functional test, once (${stages[*]}); ./run test --all adds the other stages (sanitizers, fuzzers, the Linux kernel as peer and more)"
     fi
     [[ "${CI:-}" != true ]] || GN_PEER_ARGUMENTS="${GN_PEER_ARGUMENTS:---short}"
     GN_PLAN=" ${stages[*]} "
@@ -95,7 +95,7 @@ command_test() {
 reached_stages() {
     local line answer
     ensure test || return 1 # python3
-    answer="$(python3 scripts/reach.py "$@")" || die "scripts/reach.py failed, so nobody knows which stages this change reaches"
+    answer="$(python3 scripts/reach.py "$@")" || die "scripts/reach.py failed (see above), so it is not known which stages this change reaches; ./run test --all runs all stages"
     while read -r line; do
         case "$line" in
             stages=*) read -ra GN_REACHED <<<"${line#*=}" ;;
@@ -105,7 +105,7 @@ reached_stages() {
         esac
     done <<<"$answer"
     printf '%s' "$GN_LEFT_OUT"
-    [[ "$GN_FOLDERS" == "*" ]] || say "sanitizers and fuzzers: tests of ${GN_FOLDERS:-no folder}"
+    [[ "$GN_FOLDERS" == "*" ]] || say "sanitizers and fuzzers run the tests of these folders: ${GN_FOLDERS:-none}"
 }
 GN_REACHED=()
 GN_LEFT_OUT=""
@@ -118,8 +118,8 @@ run_stage() {
     # `if` turns set -e off inside, so every step of a stage says itself whether it may fail.
     if ! "stage_$stage"; then
         result=FAILED
-        [[ "$GN_FAILED" -gt "$before" ]] || { GN_FAILED=$((GN_FAILED + 1)); wrong "$stage" "the stage itself; see its heading above"; }
-        [[ "$stage" != setup ]] || { warn "nothing else can run"; GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
+        [[ "$GN_FAILED" -gt "$before" ]] || { GN_FAILED=$((GN_FAILED + 1)); wrong "$stage" "the stage itself failed; see the output below its heading"; }
+        [[ "$stage" != setup ]] || { warn "setup failed, so no other stage can run"; GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
     elif [[ "$GN_DID" == skipped* ]]; then
         result=skipped
     fi
@@ -201,8 +201,8 @@ stage_setup() {
     ensure_build || return 1
     ensure test || return 1
     [[ "$GN_PLAN" != *" peer "* ]] || start_peer_setup
-    [[ "$GN_PLAN" != *" asan "* && "$GN_PLAN" != *" tsan "* ]] || ensure link || warn "without lld, the programs of the sanitizers are linked by the slower linker"
-    for kind in property oracle; do ensure "$kind" || warn "without them, the tests that need them are left out"; done
+    [[ "$GN_PLAN" != *" asan "* && "$GN_PLAN" != *" tsan "* ]] || ensure link || warn "without lld, the sanitizer programs are linked by the default linker, which is slower"
+    for kind in property oracle; do ensure "$kind" || warn "without the packages above, the tests that need them are left out"; done
     GN_DID="$(g++ --version | head -n 1); cmake $(cmake --version | head -n 1 | grep -oE '[0-9.]+'); $GN_JOBS jobs"
 }
 
@@ -211,7 +211,7 @@ stage_lint() {
     lint_checks || status=1
     GN_PASSED=$((GN_PASSED + GN_LINT_PASSED))
     GN_FAILED=$((GN_FAILED + GN_LINT_FAILED))
-    [[ "$GN_LINT_FAILED" == 0 ]] || wrong lint "$GN_LINT_FAILED checks; see its heading above"
+    [[ "$GN_LINT_FAILED" == 0 ]] || wrong lint "$GN_LINT_FAILED checks failed; see the output below the heading of the stage"
     GN_DID="$((GN_LINT_PASSED + GN_LINT_FAILED)) checks"
     return $status
 }
@@ -246,7 +246,7 @@ test_preset() {
     local cases
     cases="$(sed -nE 's/^\[  PASSED  \] ([0-9]+) tests?\.$/\1/p' "$GN_LOGS/$preset-output.log" | awk '{ n += $1 } END { print n + 0 }')"
     echo "floors:"
-    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong "$preset" "a floor"; }
+    python3 scripts/floors.py check "$GN_LOGS/$preset-output.log" "$@" ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong "$preset" "a counter is below its floor; see 'floors:' above"; }
     GN_DID="${total:-0} programs, $cases test cases, $(counter_sum "$GN_LOGS/$preset-output.log") counted operations"
     return $status
 }
@@ -262,12 +262,12 @@ stage_cpu() {
 # Not a test of ctest's: asking ctest for its list while it runs would end its log.
 check_functional_tests() {
     if [[ "$GN_DAEMON" != ON || -n "$(missing property oracle)" ]]; then
-        say "something that tests need is not here (see above), so nobody checks that all functional tests are declared"
+        say "packages that tests need are missing (see above), so the list of declared functional tests is not checked"
         return 0
     fi
     python3 tests/house/functional_test.py ctest build/cpu && { GN_PASSED=$((GN_PASSED + 1)); return 0; }
     GN_FAILED=$((GN_FAILED + 1))
-    wrong cpu "the list of functional tests, tests/house/functional_tests.txt"
+    wrong cpu "the list of functional tests differs from tests/house/functional_tests.txt; see above"
     return 1
 }
 
@@ -332,7 +332,7 @@ stage_fuzz() {
     count="$(grep -c . "$list" || true)"
     local targets=()
     while read -r path corpus; do targets+=("$(basename "$path")"); done <"$list"
-    [[ "$count" -gt 0 ]] || { GN_DID="skipped: no fuzzer in what this change reaches"; return 0; }
+    [[ "$count" -gt 0 ]] || { GN_DID="skipped: this change reaches no fuzzer"; return 0; }
     build asan "${targets[@]}" || return 1
     # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.
     seconds=$((${GN_FUZZ_SECONDS:-96} / count))
@@ -359,7 +359,7 @@ stage_fuzz() {
         fi
     done <"$list"
     echo "floors:"
-    python3 scripts/floors.py check "$log" fuzz ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong fuzz "a floor"; }
+    python3 scripts/floors.py check "$log" fuzz ${floors_of[@]+"${floors_of[@]}"} || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong fuzz "a counter is below its floor; see 'floors:' above"; }
     GN_DID="$count fuzzers, $(counter_sum "$log") executions"
     return $status
 }
@@ -444,14 +444,14 @@ stage_peer() {
     local log="$GN_LOGS/peer-output.log" status=0 passed failed floors="" arguments=()
     mkdir -p "$GN_LOGS"
     read -ra arguments <<<"${GN_PEER_ARGUMENTS:-}"
-    [[ -z "$GN_PEER_SETUP" ]] || wait "$GN_PEER_SETUP" || say "the guests could not be made ahead ($GN_LOGS/peer-setup.log); trying again"
+    [[ -z "$GN_PEER_SETUP" ]] || wait "$GN_PEER_SETUP" || say "the guests could not be prepared in the background ($GN_LOGS/peer-setup.log); trying again now"
     GN_PEER_SETUP=""
     PYTHONUNBUFFERED=1 /usr/bin/python3 tests/peer/peer.py run --keep build/peer "${arguments[@]}" 2>&1 | tee "$log" || status=1
     passed="$(awk -F= '/^GN_COUNT peer_scenarios=/ { n += $2 } END { print n + 0 }' "$log")"
     failed="$(grep -cE '^FAILED ' "$log" || true)"
     local line
     while read -r line; do wrong peer "$line"; done < <(sed -nE 's/^FAILED //p' "$log")
-    [[ "$status" == 0 || "$failed" != 0 ]] || { failed=1; wrong peer "no scenario, but the harness; see its heading above"; }
+    [[ "$status" == 0 || "$failed" != 0 ]] || { failed=1; wrong peer "the test harness failed, not a scenario; see the output below the heading of the stage"; }
     GN_PASSED=$((GN_PASSED + passed))
     GN_FAILED=$((GN_FAILED + failed))
     case "${arguments[*]}" in
@@ -460,7 +460,7 @@ stage_peer() {
     esac
     if [[ -n "$floors" && "$failed" == 0 ]]; then
         echo "floors:"
-        python3 scripts/floors.py check "$log" "$floors" || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong peer "a floor"; }
+        python3 scripts/floors.py check "$log" "$floors" || { status=1; GN_FAILED=$((GN_FAILED + 1)); wrong peer "a counter is below its floor; see 'floors:' above"; }
     fi
     GN_DID="$passed scenarios passed; captures, consoles and logs in build/peer"
     return $status

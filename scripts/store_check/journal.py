@@ -32,7 +32,7 @@ class Shard:
         for serial, times in serials.items():
             if times > 1:
                 twice = [n for n, u in self.units.items() if u.serial == serial]
-                found.bad(store.record_at(twice[0] * store.per_unit), f"units {twice} say the same serial {serial}")
+                found.bad(store.record_at(twice[0] * store.per_unit), f"units {twice} have the same serial {serial}")
         self.find_loss()
         self.recover()
 
@@ -100,13 +100,13 @@ class Shard:
         magic, version, kind, number, checkpoint, part, count, first, _, _, _, _ = HEADER.unpack_from(store.map, store.page_at(page))
         at = store.page_at(page)
         if magic != 0x4A534E47 or version != 1 or kind not in KIND_NAMES:
-            self.found.bad(at, f"journal page {record.sequence} (page {page}): magic {magic:#x}, version {version}, type {kind}")
+            self.found.bad(at, f"journal page {record.sequence} (page {page}): its header is wrong (magic {magic:#x}, version {version}, type {kind})")
             return None
         if number != record.sequence or kind != record.epoch:
             self.found.bad(at, f"page {page}: its header says journal page {number} of type {kind}, its record {record.sequence} of type {record.epoch}")
             return None
         if count > (PAGE - 64) // ENTRY_BYTES[kind] or (kind in (BEGIN, END) and count > 1):
-            self.found.bad(at, f"journal page {number}: {count} entries do not fit")
+            self.found.bad(at, f"journal page {number}: its {count} entries do not fit into a page")
             return None
         crc, = struct.unpack_from("<I", store.raw_record(page), 60)
         return JournalPage(number, kind, checkpoint, part, count, first, page, record.group, crc)
@@ -179,7 +179,7 @@ class Shard:
         self.table = {number: row for number, row in zip(self.range, table)}
         for number, (serial, programmed, _, state, _) in self.table.items():
             if state > 5 or programmed > store.per_unit or serial >= self.next_serial:
-                self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: unit {number} with serial {serial}, {programmed} pages, state {state}")
+                self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: its entry of unit {number} is impossible (serial {serial}, {programmed} pages, state {state})")
         self.map = {key: where[max(where)] for key, where in places.items()}
         self.map.update((key, page) for key, page, _ in moved)
         self.counts["entries loaded"] = len(self.map)
@@ -191,7 +191,7 @@ class Shard:
                     continue
                 key, page = self.keys.read(part.first + i, slot)
                 if page is None or page // self.store.per_unit not in self.range:
-                    self.found.bad(self.store.page_at(part.page) + 64 + 64 * i, f"bucket {part.first + i}: an impossible slot {slot:#018x}")
+                    self.found.bad(self.store.page_at(part.page) + 64 + 64 * i, f"bucket {part.first + i}: an impossible entry {slot:#018x}")
                 else:
                     places.setdefault(key, {})[part.first + i] = page
 
@@ -237,7 +237,7 @@ class Shard:
                 continue
             for i, record in enumerate(self.entries(entry, LOG_RECORD.format)):
                 if not TRIM <= record[0] <= LOST_RECORDS:
-                    self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i, f"journal page {number}: a log record of type {record[0]}")
+                    self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i, f"journal page {number}: a log record of the unknown type {record[0]}")
                 records.append(record)
         self.counts["log records"] = len(records)
         return records

@@ -22,7 +22,7 @@ class Unit:
         for index, record in records.items():
             at = store.record_at(self.first + index)
             if record.version != 2 or record.kind not in (DATA, SYSTEM, LOST, LOST_BOUND):
-                found.bad(at, f"page {self.first + index}: a record of version {record.version}, kind {record.kind}, which there is not")
+                found.bad(at, f"page {self.first + index}: its record has an unknown version ({record.version}) or kind ({record.kind})")
             if record.serial == 0:
                 found.bad(at, f"page {self.first + index}: unit serial 0; serials count from 1")
         if records:
@@ -34,7 +34,7 @@ class Unit:
                 found.bad(store.record_at(self.first), f"unit {number}: journal pages and blocks in one unit")
                 self.system = False
         if self.leftover:
-            found.note(store.record_at(self.first), f"unit {number}: {len(self.leftover)} leftovers of an erasure that a cut undid")
+            found.note(store.record_at(self.first), f"unit {number}: {len(self.leftover)} page records are left of an erasure that a power cut interrupted")
 
     def counts(self, index):
         return index < self.end and self.good[index] and index not in self.leftover

@@ -46,11 +46,11 @@ class Store:
         try:
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            raise OSError("a drive has it open") from None
+            raise OSError("a gnstord or node has it open") from None
         status = os.fstat(self.fd)
         self.bytes = status.st_size if stat.S_ISREG(status.st_mode) else os.lseek(self.fd, 0, os.SEEK_END)
         if self.bytes < PAGE:
-            raise Unusable(0, f"{self.bytes} bytes are less than a superblock")
+            raise Unusable(0, f"the store has {self.bytes} bytes, which is less than a superblock")
         self.map = mmap.mmap(self.fd, self.bytes, access=mmap.ACCESS_READ)
         self.journal_pages = [0] * 64  # of each service unit, what the boot record tells of its journal
         self.records = {}  # of pages whose first copy is not the one that counts
@@ -83,7 +83,7 @@ class Store:
                 or self.store_bytes != self.data_at + self.pages * PAGE):
             raise Unusable(48, "superblock: its areas are not where its geometry puts them")
         if self.capacity > self.pages * PAGE:
-            raise Unusable(80, f"superblock: a promise of {self.capacity} bytes over {self.pages} pages")
+            raise Unusable(80, f"superblock: a capacity of {self.capacity} bytes, more than its {self.pages} pages hold")
         if self.bytes < self.store_bytes:
             raise Unusable(56, f"the store is truncated: {self.bytes} bytes of {self.store_bytes}")
 
@@ -120,7 +120,7 @@ class Store:
             elif any(whole):
                 chosen, other = (a, b) if whole[0] else (b, a)
                 if any(other):
-                    found.note(self.record_at(first + index), f"one of the two copies of the record of page {first + index} is damaged; the other counts")
+                    found.note(self.record_at(first + index), f"one of the two copies of the record of page {first + index} is damaged; the other copy is used")
             else:
                 chosen = a if any(a) else b
             united[index * OOB:(index + 1) * OOB] = self.records[first + index] = chosen

@@ -106,7 +106,10 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     ::execv(program.c_str(), argv.data());
-    return c.out.fail(error(Errc::kIo, "{} cannot be started; set GNSTORD to where gnstord is", program));
+    return c.out.fail(
+        error(Errc::kIo,
+              "{} cannot be started; set the environment variable GNSTORD to the path of the program gnstord",
+              program));
 }
 
 /// Properties of the array as gnstord reports them, with a note for each given option that has no effect:
@@ -118,19 +121,25 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
     for (const json& ssd : ssds) each = std::max(each, ssd.at("capacity_bytes").get<std::uint64_t>());
     json notes = json::array();
     if (o.ssds_given && o.ssds * std::max<std::size_t>(1, o.plan.size()) != ssds.size())
-        notes.push_back(fmt::format("the array has {} SSDs; --ssds {} counts only where an array is begun",
-                                    ssds.size(), o.ssds));
+        notes.push_back(
+            fmt::format("the array has {} SSDs; --ssds {} has no effect, because it applies only when an "
+                        "array is created",
+                        ssds.size(), o.ssds));
     GN_ASSIGN(const std::uint64_t asked, parse_bytes(o.capacity));
     if (o.capacity_given && each != asked)
         notes.push_back(
-            fmt::format("its SSDs have {} each; --capacity {} counts only where an array is begun",
+            fmt::format("the array's SSDs have {} each; --capacity {} has no effect, because it applies only "
+                        "when an array is created",
                         format_bytes(each), o.capacity));
     if (o.service_units_given && o.existed)
         notes.push_back(
-            "its SSDs keep their service units; --service-units counts only where an array is begun");
+            "the array's SSDs keep their service units; --service-units has no effect, because it applies "
+            "only when an array is created");
     if (!started && !o.of_the_daemon.empty())
-        notes.push_back(fmt::format("it works as it was started; for {} stop it first ('gnstor down')",
-                                    fmt::join(o.of_the_daemon, ", ")));
+        notes.push_back(
+            fmt::format("gnstord keeps the options that it was started with; to apply {}, stop it first "
+                        "('gnstor down'), then run 'gnstor up' again",
+                        fmt::join(o.of_the_daemon, ", ")));
     GN_ASSIGN(const json status, c.control().get("/v1/status"));
     return json{{"ssds", ssds.size()},
                 {"ssd_capacity_bytes", each},
@@ -156,7 +165,7 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
     if (const std::string why = about->at("read_only").get<std::string>(); !why.empty())
         text += "READ-ONLY: " + why + "\n";
     if (!nodes.empty())
-        text += fmt::format("next: `gnstor put FILE --dir {0}`, `gnstor status --dir {0}`; logs lie in {1}\n",
+        text += fmt::format("next: `gnstor put FILE --dir {0}`, `gnstor status --dir {0}`; logs are in {1}\n",
                             shell_word(c.directory), c.directory);
     for (const json& note : about->at("notes")) text += "note: " + note.get<std::string>() + "\n";
     for (const json& warning : about->at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
@@ -187,18 +196,17 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
         if (status->at("map_in_force").get<bool>()) return true;
         missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
         if (!missing.empty() && !std::exchange(said, true) && !c.out.json)
-            say(stderr, "gnstord is up and waits: {}\n", missing);
+            say(stderr, "gnstord is up, but the array is not ready yet: {}\n", missing);
         return false;
     });
     if (ended)
         return error(Errc::kIo, "gnstord (process {}) ended before it served: {}", pid,
                      o.started ? o.started->why_it_ended() : "see " + log_file(c).string());
     if (serves) return {};
-    return error(
-        Errc::kTimedOut,
-        "gnstord is up in {} and stays so, but its map was not in force within {} s ({}); bring back "
-        "what is missing: 'gnstor status' says when it is there",
-        c.directory, o.wait_s, missing);
+    return error(Errc::kTimedOut,
+                 "gnstord serves {} and keeps running, but the array map was not in force within {} s ({}); "
+                 "bring back the missing SSDs or nodes: 'gnstor status' shows when the map is in force",
+                 c.directory, o.wait_s, missing);
 }
 
 int already_up(const Context& c, const UpOptions& o) {
@@ -206,8 +214,8 @@ int already_up(const Context& c, const UpOptions& o) {
     const std::optional<pid_t> of_folder = daemon_of(c.directory);
     if (of_folder != listener)
         return c.out.fail(error(Errc::kBusy,
-                                "gnstord (process {}) answers at {}, but for another folder than {}; choose "
-                                "another --socket, or stop it with `gnstor down --socket {}`",
+                                "gnstord (process {}) answers at {}, but it serves another folder than {}; "
+                                "choose another --socket, or stop it with `gnstor down --socket {}`",
                                 listener, c.socket_path().string(), c.directory,
                                 shell_word(c.socket_path().string())));
     if (const Result<void> serves = wait_until_it_serves(c, o, listener); !serves.ok())
@@ -225,20 +233,22 @@ Result<void> plan_nodes(const Context& c, UpOptions& o) {
     if (o.nodes == 0 && !o.node_addresses.empty())
         o.nodes = static_cast<std::uint32_t>(o.node_addresses.size());
     if (o.nodes != 0 && one_process)
-        return error(
-            Errc::kExists,
-            "the array in {} was begun in one process, which has its SSDs; begin one of nodes in another "
-            "folder (--dir)",
-            c.directory);
+        return error(Errc::kExists,
+                     "the array in {} was created without nodes, so gnstord itself serves its SSDs; create "
+                     "an array with nodes in another folder (--dir)",
+                     c.directory);
     if (o.nodes != 0 && !o.plan.empty() && o.nodes != o.plan.size())
         return error(Errc::kExists,
-                     "the array in {} has {} nodes, not {}; begin another one in another folder", c.directory,
-                     o.plan.size(), o.nodes);
+                     "the array in {} has {} nodes, not {}; leave --nodes out, or create another array in "
+                     "another folder (--dir)",
+                     c.directory, o.plan.size(), o.nodes);
     if (o.nodes == 0 || !o.plan.empty()) return {};
     // Checked before nodes make their stores and before the plan is written.
     if (std::uint64_t{o.nodes} * o.ssds > placement::kMaxSlots)
-        return error(Errc::kInvalidArgument, "{} nodes of {} SSDs are too many: an array takes {}", o.nodes,
-                     o.ssds, placement::kMaxSlots);
+        return error(Errc::kInvalidArgument,
+                     "{} nodes of {} SSDs each are too many: an array has at most {} SSDs; choose fewer "
+                     "nodes (--nodes) or SSDs (--ssds)",
+                     o.nodes, o.ssds, placement::kMaxSlots);
     GN_ASSIGN(o.plan, make_plan(o.nodes, o.node_addresses));
     return write_plan(folder, o.plan);
 }
@@ -311,7 +321,7 @@ int status(const Context& c) {
     text += fmt::format("{} volumes, {} clients, {} changes pending\n", s.at("volumes").dump(),
                         s.at("clients").dump(), s.at("pending_changes").dump());
     for (const json& lease : s.at("leases"))
-        text += fmt::format("open for writing: {} by {} in epoch {}, another {} s\n",
+        text += fmt::format("open for writing: {} by {} in epoch {}, lease ends in {} s\n",
                             lease.at("volume_name").get<std::string>(),
                             lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
@@ -379,28 +389,32 @@ void add_array_commands(CLI::App& app, Context& context) {
                             ->check(CLI::Range(1, 64))
                             ->capture_default_str();
     CLI::Option* capacity =
-        start->add_option("--capacity", o->capacity, "of each SSD of a new array, as 512MiB or 4G")
+        start->add_option("--capacity", o->capacity, "capacity of each SSD of a new array, as 512MiB or 4G")
             ->check(size_text())
             ->capture_default_str();
-    start->add_option("--lease-ms", o->lease_ms, "how long the right to write lasts")
+    start
+        ->add_option("--lease-ms", o->lease_ms,
+                     "milliseconds that a write lease of a volume lasts unless it is renewed")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
     add_ssd_options(*start, o->ssd);
     start
-        ->add_option("--nodes", o->nodes,
-                     "a new array's SSDs in so many processes of their own, on the udp wire")
+        ->add_option(
+            "--nodes", o->nodes,
+            "number of node processes that serve a new array's SSDs on the udp wire, each with --ssds SSDs")
         ->check(CLI::Range(1, 64));
     start
         ->add_option("--node-addresses", o->node_addresses,
-                     "ADDR[:PORT] of each node; default: free addresses of the loopback")
+                     "ADDR[:PORT] of each node, separated by commas; default: free loopback addresses")
         ->delimiter(',');
-    start->add_option("--listen", o->listen, "HOST:PORT for gnstord to serve on too, with a token");
-    start->add_option("--wait", o->wait_s, "seconds to wait until it serves")
+    start->add_option("--listen", o->listen,
+                      "HOST:PORT on which gnstord serves TCP too; requests over TCP need its token");
+    start->add_option("--wait", o->wait_s, "seconds to wait until the array is ready")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();
-    start->add_flag("--foreground", o->foreground, "stay in the foreground, log to the terminal");
+    start->add_flag("--foreground", o->foreground, "run gnstord in the foreground and log to the terminal");
     start->add_flag("--quarantine-store", o->quarantine,
-                    "set a damaged record store aside and rebuild it from the SSDs");
+                    "rename a damaged record store and rebuild its records from the SSDs");
     start->callback([&context, o, start, ssds, capacity] {
         o->ssds_given = ssds->count() > 0;
         o->capacity_given = capacity->count() > 0;
@@ -418,18 +432,18 @@ void add_array_commands(CLI::App& app, Context& context) {
 
     CLI::App* ssd = app.add_subcommand("ssd", "SSDs of the array");
     ssd->require_subcommand(1);
-    ssd->add_subcommand("list", "all SSDs")->callback([&context] {
+    ssd->add_subcommand("list", "list all SSDs")->callback([&context] {
         context.action = [&context] { return list_ssds(context); };
     });
 
     CLI::App* client = app.add_subcommand("client", "clients of the array");
     client->require_subcommand(1);
     auto name = std::make_shared<std::string>();
-    CLI::App* add = client->add_subcommand("add", "give a client name its id");
-    add->add_option("NAME", *name, "1 to 63 of [A-Za-z0-9._-]")->required();
+    CLI::App* add = client->add_subcommand("add", "register a client name and show its id");
+    add->add_option("NAME", *name, "name of the client: 1 to 63 characters of [A-Za-z0-9._-]")->required();
     add->callback(
         [&context, name] { context.action = [&context, name] { return add_client(context, *name); }; });
-    client->add_subcommand("list", "all clients")->callback([&context] {
+    client->add_subcommand("list", "list all clients")->callback([&context] {
         context.action = [&context] { return list_clients(context); };
     });
 }

@@ -69,9 +69,10 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         GN_ASSIGN(made->array_, RemoteArray::open(array));
         rdma::SoftNic* const nic = made->array_->listening_nic();
         if (nic == nullptr)
-            return error(Errc::kUnsupported,
-                         "the SSDs of this array lie in gnstord's own process, which hosts cannot reach over "
-                         "packets; start them as nodes (gnstor up --nodes 1)");
+            return error(
+                Errc::kUnsupported,
+                "the SSDs of this array are in gnstord's own process, so a gateway cannot serve its volumes "
+                "to hosts over the udp wire; start the array with nodes ('gnstor up --nodes 1')");
         GN_ASSIGN(made->client_, made->array_->connect(gateway::client_options(volume.as)));
         gateway::VolumeToServe what;
         what.client = made->client_.get();
@@ -193,7 +194,8 @@ Result<std::uint32_t> count_stores(const fs::path& directory) {
         return error(Errc::kIo, "the folder {} cannot be read: {}", directory.string(), failed.message());
     if (count != 0 && count - 1 != highest)
         return error(Errc::kNotFound,
-                     "{} holds {} SSD stores, but numbers up to {}: some are missing; bring them back",
+                     "{} holds {} SSD stores (ssd-N.store), numbered up to {}: some are missing; put the "
+                     "missing files back",
                      directory.string(), count, highest);
     return count;
 }
@@ -225,10 +227,10 @@ Result<std::unique_ptr<ServedArray>> make_array_of_nodes(const ArrayOptions& opt
     // Stores in this folder belong to an array in one process: they are not the nodes' SSDs.
     GN_ASSIGN(const std::uint32_t here, count_stores(options.directory));
     if (here != 0)
-        return error(
-            Errc::kExists,
-            "{} holds {} SSDs of an array in one process; give an array of nodes a folder of its own",
-            options.directory.string(), here);
+        return error(Errc::kExists,
+                     "{} holds the stores of {} SSDs that gnstord itself serves; choose another folder "
+                     "(--dir) for an array of nodes",
+                     options.directory.string(), here);
     embedded::NodeArrayOptions nodes;
     for (const std::string& node : options.nodes) {
         GN_ASSIGN(embedded::NodeAddress where, embedded::parse_node_address(node));
@@ -250,7 +252,8 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
     std::error_code failed;
     if (fs::exists(options.directory / "nodes.json", failed))
         return error(Errc::kState,
-                     "the SSDs of {} are those of nodes (nodes.json there); name them with --nodes",
+                     "the array in {} has its SSDs on nodes (see nodes.json there); give the addresses of "
+                     "the nodes with --nodes",
                      options.directory.string());
     GN_ASSIGN(EmbeddedArrayOptions embedded, embedded_options(options));
     embedded.shm_socket = options.shm_socket;
@@ -294,15 +297,16 @@ Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& optio
     std::error_code failed;
     const fs::path file = options.directory / daemon::kRecordsFile;
     const bool there = fs::exists(file, failed);
-    if (failed) return error(Errc::kIo, "{} cannot be looked for: {}", file.string(), failed.message());
+    if (failed)
+        return error(Errc::kIo, "cannot check whether {} exists: {}", file.string(), failed.message());
     const Error stores_missing =
         error(Errc::kNotFound,
-              "{} holds the records of an array, but the stores of its SSDs (ssd-0.store and on) are "
-              "missing; bring them back",
+              "{} holds the records of an array, but the stores of its SSDs (ssd-0.store, ssd-1.store and so "
+              "on) are missing; put them back into the folder",
               options.directory.string());
     if (!create && present == 0 && there) return stores_missing;
     if (!create && present == 0)
-        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` begins one",
+        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` creates it",
                      options.directory.string(), shell_word(options.directory.string()));
     if (folder && present == 0 && !there) folder->begin();
     // The record file detects an SSD that was rolled back to an older copy. A command that only reads does

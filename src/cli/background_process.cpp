@@ -98,14 +98,16 @@ Result<std::shared_ptr<BackgroundProcess>> BackgroundProcess::start(const std::f
     }
     int ends[2] = {-1, -1};
     if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-        return error(Errc::kIo, "{} cannot be started: no pipe to it can be made: {}",
+        return error(Errc::kIo, "{} cannot be started: a pipe to it cannot be created: {}",
                      program.filename().string(), std::strerror(errno));
     const ssd::FileDescriptor write_end(ends[1]);
     std::shared_ptr<BackgroundProcess> process(
         new BackgroundProcess(log, log_from, ssd::FileDescriptor(ends[0])));
     if (const int failed = spawn(process->pid_, std::move(words), out.get(), write_end.get()); failed != 0)
-        return error(Errc::kIo, "{} cannot be started: {}; set GNSTORD to where gnstord is", program.string(),
-                     std::strerror(failed));
+        return error(Errc::kIo,
+                     "{} cannot be started: {}; set the environment variable GNSTORD to the path of the "
+                     "program gnstord",
+                     program.string(), std::strerror(failed));
     return process;
 }
 

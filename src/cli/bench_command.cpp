@@ -23,15 +23,15 @@ constexpr char kProgram[] = "gnstor_bench";
 constexpr std::initializer_list<const char*> kKinds = {"load",     "paper", "path", "model",
                                                        "deengine", "pool",  "wire"};
 constexpr char kExamples[] =
-    "IOPS, GB/s, latency and CPU time, by who initiates the I/O\n"
-    "usage: gnstor bench [load|paper|path|model|deengine|pool|wire] [options]     (none named: load)\n"
-    "It measures an array of its own, in memory, that goes away with it, or with --array (before or behind "
-    "'bench'; load and path) one of other processes, as it is.\n"
+    "IOPS, GB/s, latency and CPU time for each way to initiate I/O\n"
+    "usage: gnstor bench [load|paper|path|model|deengine|pool|wire] [options]     (default: load)\n"
+    "The measured array is in memory and is removed at the end. With --array (before or after 'bench'), load "
+    "and path measure an existing array of other processes instead.\n"
     "examples:\n"
     "  gnstor bench --path gnor,strong-cpu --bytes 4096,65536 --write-percent 0,100\n"
     "  gnstor bench --path gnor,gd,basic --clients 1,4 --seconds 0.5 --output json\n"
-    "  gnstor bench paper --figure 13 --json figure-13.json      (the same command goes on where it was)\n"
-    "what load takes (the others: gnstor bench KIND --help):\n\n";
+    "  gnstor bench paper --figure 13 --json figure-13.json      (run again, it continues where it stopped)\n"
+    "options of load (for the others: gnstor bench KIND --help):\n\n";
 
 /// Searches beside this program, where it is installed, and where the build puts it.
 Result<std::filesystem::path> find_program() {
@@ -39,10 +39,10 @@ Result<std::filesystem::path> find_program() {
     const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", failed).parent_path();
     for (const auto& place : {self / kProgram, self / ".." / "bench" / kProgram})
         if (!failed && ::access(place.c_str(), X_OK) == 0) return place;
-    return error(
-        Errc::kNotFound,
-        "{} is neither beside gnstor ({}) nor where a build puts it; build the target {}, or install it",
-        kProgram, self.string(), kProgram);
+    return error(Errc::kNotFound,
+                 "the program {} is neither in the folder of gnstor ({}) nor in the bench folder of a build; "
+                 "build the target {}, or install it",
+                 kProgram, self.string(), kProgram);
 }
 
 /// Returns only if exec fails.
@@ -76,7 +76,8 @@ Result<void> name_array(const Context& context, std::vector<std::string>& words)
     if (!measures_arrays(kind)) {
         if (!told_here) return {};
         return error(Errc::kInvalidArgument,
-                     "bench {} measures an array of its own alone: leave --array out (load and path take it)",
+                     "bench {} measures only an array that it creates itself: leave --array out (only load "
+                     "and path take it)",
                      kind);
     }
     if (!told_here)
@@ -97,8 +98,8 @@ Result<std::vector<std::string>> words_of(const Context& context, const std::vec
     if (context.out.json) {
         if (!measures_arrays(kind))
             return error(Errc::kInvalidArgument,
-                         "bench {} prints tables alone: leave --output json out, and give --json FILE behind "
-                         "'bench {}' for a result that programs read",
+                         "bench {} prints only tables: leave --output json out, and give --json FILE after "
+                         "'bench {}' for a result that programs can read",
                          kind, kind);
         words.insert(words.end(), {"--output", "json"});
     }
@@ -110,7 +111,7 @@ Result<std::vector<std::string>> words_of(const Context& context, const std::vec
 
 void add_bench_command(CLI::App& app, Context& context) {
     CLI::App* const bench =
-        app.add_subcommand("bench", "IOPS, GB/s, latency and CPU time, by who initiates the I/O");
+        app.add_subcommand("bench", "measure IOPS, GB/s, latency and CPU time for each way to initiate I/O");
     bench->prefix_command();
     bench->fallthrough(false);
     bench->set_help_flag();  // the benchmark program lists its own options

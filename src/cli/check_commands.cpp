@@ -68,8 +68,8 @@ std::string describe(const ssd::StoreCheck& k) {
     const std::uint64_t left_out = k.damages + k.notes - k.findings.size();
     if (left_out != 0) text += fmt::format("... and {} more\n", left_out);
     text += fmt::format(
-        "{} in {:.3f} s: {} records, {} pages of data, {} of the journal, {} lost; {} blocks hold "
-        "something\n",
+        "read {} in {:.3f} s: {} page records, {} pages of data, {} of the journal, {} lost; {} blocks hold "
+        "data\n",
         format_bytes(k.bytes_read), k.seconds, format_count(k.records), format_count(k.data_pages),
         format_count(k.system_pages), format_count(k.lost_pages), format_count(k.blocks));
     const std::string damage = k.damages == 0 ? "no damage" : counted(k.damages, "damage");
@@ -88,8 +88,8 @@ Result<int> check(const Context& c, const std::string& path) {
     c.out.text(describe(found));
     if (found.damages == 0) return kOk;
     return c.out.fail(error(Errc::kCorrupt,
-                            "the store {} is damaged in {}; replicas on other drives, where there are any, "
-                            "answer for what is lost",
+                            "the store {} is damaged in {}; blocks that are lost here can be read only from "
+                            "replicas on other drives",
                             path, counted(found.damages, "place")));
 }
 
@@ -101,30 +101,33 @@ struct RecoverOptions {
 std::string describe(const ssd::Recovered& r, const RecoverOptions& o, std::uint64_t flash_bytes) {
     const deengine::RecoveryReport& p = r.report;
     const double gib = static_cast<double>(flash_bytes) / (1u << 30);
-    std::string text = fmt::format(
-        "{}: {}\n", o.path, o.write ? "recovered and closed" : "as it would recover; nothing was written");
+    std::string text =
+        fmt::format("{}: {}\n", o.path,
+                    o.write ? "recovered and closed" : "what a recovery would do; nothing was written");
     text += p.checkpoint == 0 ? std::string("  began     with no checkpoint\n")
                               : fmt::format("  began     with checkpoint {}{}\n", p.checkpoint,
                                             p.spare_checkpoint ? ": the newest is damaged" : "");
     text += fmt::format(
-        "  read      {} journal pages with {} records, {} units younger than that, {} pages in all\n",
+        "  read      {} journal pages with {} records, {} erase units written after the journal, {} pages in "
+        "all\n",
         format_count(p.journal_pages), format_count(p.log_records), format_count(p.units_young),
         format_count(p.pages_scanned));
     text += fmt::format("  found     {} blocks of {} volumes, {} trimmed ranges remembered\n",
                         format_count(r.mapped_blocks), p.volumes, format_count(p.tombstones));
-    text += fmt::format("  dropped   {} torn pages, {} outdated ones, {} units half erased, {} bad\n",
+    text += fmt::format("  dropped   {} torn pages, {} outdated pages, {} half-erased units, {} bad units\n",
                         format_count(p.pages_torn), format_count(p.pages_outdated),
                         format_count(p.units_half_erased), format_count(p.units_bad));
-    text += fmt::format("  lost      {} blocks unreadable, {} gone\n", format_count(p.pages_unreadable),
-                        format_count(p.blocks_lost));
+    text += fmt::format("  lost      {} blocks with an unreadable page, {} blocks whose page is missing\n",
+                        format_count(p.pages_unreadable), format_count(p.blocks_lost));
     text += fmt::format("  in doubt  {} blocks, whose older versions are kept\n",
                         format_count(p.blocks_doubtful));
     if (p.records_lost != 0)
-        text += fmt::format("            {} records lost, of which blocks is not known\n",
+        text += fmt::format("            {} lost records, whose block addresses are not known\n",
                             format_count(p.records_lost));
     for (const auto& [volume, epoch] : p.volumes_in_doubt)
-        text += fmt::format("            and all blocks of volume {} that are not of a later epoch than {}\n",
-                            volume, epoch);
+        text +=
+            fmt::format("            and all blocks of volume {} that were written in epoch {} or earlier\n",
+                        volume, epoch);
     text += fmt::format("  cost      {:.3f} s ({:.3f} s a GiB of flash), {} of memory ({} a GiB)\n",
                         r.seconds, r.seconds / gib, format_bytes(p.memory_bytes),
                         format_bytes(static_cast<std::uint64_t>(static_cast<double>(p.memory_bytes) / gib)));
@@ -158,8 +161,8 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
     const std::uint64_t lost = recovered->report.blocks_lost + recovered->report.pages_unreadable;
     if (lost == 0) return kOk;
     return c.out.fail(error(Errc::kCorrupt,
-                            "{} acknowledged blocks of the store {} cannot be read; replicas on other "
-                            "drives, where there are any, answer for them",
+                            "{} acknowledged blocks of the store {} cannot be read; they can be read only "
+                            "from replicas on other drives",
                             lost, o.path));
 }
 
@@ -167,23 +170,28 @@ Result<int> recover(const Context& c, const RecoverOptions& o) {
 
 void add_check_commands(CLI::App& ssd, Context& context) {
     auto path = std::make_shared<std::string>();
-    CLI::App* checking = ssd.add_subcommand("check", "read everything a store has, say what is wrong");
-    checking->add_option("PATH", *path, "a store that no drive uses")->required();
+    CLI::App* checking = ssd.add_subcommand("check", "read a whole store and report its damage");
+    checking
+        ->add_option("PATH", *path, "the store (a file or block device); no gnstord or node may have it open")
+        ->required();
     checking->callback([&context, path] {
         context.action = [&context, path] { return finish(context, check(context, *path)); };
     });
     auto o = std::make_shared<RecoverOptions>();
     CLI::App* recovering =
-        ssd.add_subcommand("recover", "what a recovery finds and drops; writes nothing by itself");
-    recovering->add_option("PATH", o->path, "a store that no drive uses")->required();
+        ssd.add_subcommand("recover", "show what a recovery finds and drops; writes nothing without --write");
+    recovering
+        ->add_option("PATH", o->path,
+                     "the store (a file or block device); no gnstord or node may have it open")
+        ->required();
     recovering->add_flag("--explain", o->explain,
-                         "a line for each thing that was dropped or repaired, and why");
+                         "print a line with the reason for everything that is dropped or repaired");
     CLI::Option* dry = recovering->add_flag("--dry-run", o->dry_run, "write nothing (the default)");
-    recovering->add_flag("--write", o->write, "recover the store itself, and close it")->excludes(dry);
+    recovering->add_flag("--write", o->write, "recover the store on disk, and close it")->excludes(dry);
     recovering->add_flag(
         "--accept-loss", o->accept_loss,
-        "go on although blocks are lost whose addresses are not known, or with the older copy of the "
-        "metadata, which undoes what was acknowledged since: only where replicas have what is lost");
+        "recover even if blocks are lost whose addresses are not known, or from the older copy of the "
+        "metadata, which undoes acknowledged changes made since; use it only if replicas hold the lost data");
     recovering->callback(
         [&context, o] { context.action = [&context, o] { return finish(context, recover(context, *o)); }; });
 }

@@ -26,9 +26,9 @@ int main(int argc, char** argv) {
     Context context;
     context.directory = default_directory();
     std::string output = "table";
-    CLI::App app("gnstor: a storage array that GPU kernels use by themselves");
+    CLI::App app("gnstor: an all-flash array that GPU kernels read and write directly");
     app.set_version_flag("--version", "gnstor " + std::string(gnstor::daemon::build_name()),
-                         "of this program");
+                         "print the version of this program");
     app.require_subcommand(1);
     app.fallthrough();
     CLI::Option* directory =
@@ -36,7 +36,7 @@ int main(int argc, char** argv) {
             ->capture_default_str();
     app.add_option("--socket", context.socket, "Unix socket of gnstord; default: gnstord.sock in the folder");
     app.add_option("--array", context.array,
-                   "the gnstord to ask: unix:PATH of its socket, or http://HOST:PORT; default: --socket")
+                   "address of gnstord: unix:PATH of its socket, or http://HOST:PORT; default: --socket")
         ->envname("GNSTOR_ARRAY")
         ->check(CLI::Validator(
             [](const std::string& text) {
@@ -45,12 +45,12 @@ int main(int argc, char** argv) {
             },
             "ADDRESS"));
     app.add_option("--token-file", context.token_file,
-                   "what an array over TCP wants to see; default: gnstord.token in the folder")
+                   "file with the token that gnstord requires over TCP; default: gnstord.token in the folder")
         ->envname("GNSTOR_TOKEN_FILE");
     app.add_option("--output", output, "table for people, json for programs")
         ->check(CLI::IsMember({"table", "json"}))
         ->capture_default_str();
-    app.add_option("--as", context.as, "name of the client that acts")
+    app.add_option("--as", context.as, "name of the client that the command acts for")
         ->envname("GNSTOR_CLIENT")
         ->capture_default_str();
     add_array_commands(app, context);
@@ -76,7 +76,9 @@ int main(int argc, char** argv) {
     try {
         return context.out.finish(context.action());
     } catch (const std::exception& e) {
-        return context.out.fail(gnstor::error(gnstor::Errc::kInternal,
-                                              "a defect, or an answer that is not gnstord's: {}", e.what()));
+        return context.out.fail(gnstor::error(
+            gnstor::Errc::kInternal,
+            "unexpected error: {}; this is a defect of gnstor, or the program that answered is not gnstord",
+            e.what()));
     }
 }

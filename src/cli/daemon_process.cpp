@@ -102,7 +102,9 @@ Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const
         fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) fd = open_folder(file.parent_path());
     }
-    if (fd < 0) return error(Errc::kIo, "{} cannot be made: {}", file.string(), std::strerror(errno));
+    if (fd < 0)
+        return error(Errc::kIo, "the lock file {} cannot be created: {}", file.string(),
+                     std::strerror(errno));
     return lock(fd, taken);
 }
 

@@ -53,8 +53,8 @@ DoctorFinding port_in_use(const DoctorFacts& f, const PortFacts& port) {
                             "own",
                             devices.substr(0, devices.find(',')))};
     return {"udp-port", Verdict::kProblem,
-            fmt::format("{} is taken, by the kernel or by a process that is not to be seen", where),
-            "look as root with 'ss -ulpn sport = 4791' and 'rdma link', or give the array another address"};
+            fmt::format("{} is taken by the kernel or by a process that this user cannot see", where),
+            "run as root 'ss -ulpn sport = 4791' and 'rdma link', or give the array another address"};
 }
 
 DoctorFinding check_port(const DoctorFacts& f) {
@@ -62,13 +62,13 @@ DoctorFinding check_port(const DoctorFacts& f) {
         if (port.bind_error == 0) continue;
         if (port.bind_error == EADDRNOTAVAIL)
             return {"udp-port", Verdict::kProblem,
-                    fmt::format("{} is no address of this machine", port.address),
-                    "choose one that 'ip address' lists"};
+                    fmt::format("{} is not an address of this machine", port.address),
+                    "choose an address that 'ip address' lists"};
         if (port.bind_error != EADDRINUSE)
             return {"udp-port", Verdict::kProblem,
                     fmt::format("UDP port 4791 of {} cannot be bound: {}", port.address,
                                 std::strerror(port.bind_error)),
-                    "choose an address that 'ip address' lists, as a user who may bind it"};
+                    "choose an address that 'ip address' lists, and run as a user who may bind the port"};
         DoctorFinding finding = port_in_use(f, port);
         if (finding.verdict != Verdict::kGood || &port == &f.ports.back()) return finding;
     }
@@ -84,20 +84,21 @@ DoctorFinding check_raw_socket(const DoctorFacts& f) {
     const bool v4 = std::any_of(f.ports.begin(), f.ports.end(), [](const PortFacts& port) {
         return port.address.find(':') == std::string::npos;
     });
-    if (!v4) return {"raw-socket", Verdict::kGood, "not needed: IPv6 has no identification", ""};
+    if (!v4)
+        return {"raw-socket", Verdict::kGood, "not needed: IPv6 packets have no identification field", ""};
     if (f.raw_socket_error == 0)
-        return {"raw-socket", Verdict::kGood, "this program may open one: Linux hosts (rxe) are understood",
-                ""};
+        return {"raw-socket", Verdict::kGood,
+                "this program may open a raw socket, so it accepts packets of Linux hosts (rxe)", ""};
     const std::string found = fmt::format(
-        "none can be opened ({}): packets of Linux hosts (rxe) are dropped for their ICRC; "
-        "GNStor's own programs need none",
+        "no raw socket can be opened ({}): packets of Linux hosts (rxe) fail the ICRC check and are dropped; "
+        "GNStor's own programs need no raw socket",
         std::strerror(f.raw_socket_error));
     if (f.raw_socket_error != EPERM && f.raw_socket_error != EACCES)
         return {"raw-socket", Verdict::kWarning, found,
-                "see whether this kernel or container has raw IPv4 sockets at all"};
+                "check whether this kernel or container supports raw IPv4 sockets"};
     return {"raw-socket", Verdict::kWarning, found,
-            fmt::format("where Linux hosts are to connect to a node or gateway of this machine: 'setcap "
-                        "cap_net_raw+ep {}', or run it as root",
+            fmt::format("if Linux hosts are to connect to a node or gateway of this machine, run 'setcap "
+                        "cap_net_raw+ep {}', or run the program as root",
                         f.program)};
 }
 
@@ -105,12 +106,13 @@ DoctorFinding check_rdma(const DoctorFacts& f) {
     for (const RdmaDevice& d : f.rdma_devices)
         if (d.roce && !d.software)
             return {"roce-device", Verdict::kWarning,
-                    fmt::format("{} on {} is a RoCE adapter: it may take packets to port 4791 before a "
-                                "socket sees them",
+                    fmt::format("{} on {} is a RoCE adapter: it may take packets to UDP port 4791 before a "
+                                "socket receives them",
                                 d.name, d.interface.empty() ? "an unknown interface" : d.interface),
                     "give the array an address of another interface, or switch RoCE off there "
                     "('devlink dev param set … name enable_roce value false')"};
-    return {"roce-device", Verdict::kGood, "no RoCE adapter stands before the socket", ""};
+    return {"roce-device", Verdict::kGood, "no RoCE adapter can take packets before the socket receives them",
+            ""};
 }
 
 DoctorFinding check_mtu(const DoctorFacts& f) {
@@ -118,19 +120,19 @@ DoctorFinding check_mtu(const DoctorFacts& f) {
     for (const InterfaceFacts& i : f.interfaces)
         if (least == nullptr || i.mtu < least->mtu) least = &i;
     if (least == nullptr)
-        return {"mtu", Verdict::kUnknown, "no interface carries the address",
+        return {"mtu", Verdict::kUnknown, "no network interface has the address",
                 "name an address of this machine with --address"};
     const std::string found = fmt::format("{} has an MTU of {}", least->name, least->mtu);
-    const std::string raise = fmt::format("'ip link set {} mtu {}', where switch and peers take it",
+    const std::string raise = fmt::format("'ip link set {} mtu {}', if the switch and the peers support it",
                                           least->name, std::max(kMtuBest, 4200u));
     if (least->mtu < kMtuLeast)
         return {"mtu", Verdict::kProblem, fmt::format("{}: no RoCE packet fits", found), raise};
     if (least->mtu < kMtuBest)
         return {"mtu", Verdict::kWarning,
-                fmt::format("{}: packets of {} bytes, where a block could be one", found,
-                            least->mtu < 2048 + kHeaderBytes ? 1024 : 2048),
+                fmt::format("{}: RoCE packets carry {} bytes, so a block of 4096 bytes needs several packets",
+                            found, least->mtu < 2048 + kHeaderBytes ? 1024 : 2048),
                 raise};
-    return {"mtu", Verdict::kGood, fmt::format("{}: a block fits into a packet", found), ""};
+    return {"mtu", Verdict::kGood, fmt::format("{}: a block fits into one packet", found), ""};
 }
 
 DoctorFinding check_firewall(const DoctorFacts& f) {
@@ -147,14 +149,16 @@ DoctorFinding check_firewall(const DoctorFacts& f) {
             return {"firewall", Verdict::kProblem, fmt::format("a rule of {} drops UDP port 4791", tool),
                     remedy};
         if (word == FirewallWord::kDropPolicy)
-            return {"firewall", Verdict::kProblem,
-                    fmt::format("{} drops what no rule accepts, and none accepts UDP port 4791", tool),
-                    remedy};
+            return {
+                "firewall", Verdict::kProblem,
+                fmt::format("{} drops packets that no rule accepts, and no rule accepts UDP port 4791", tool),
+                remedy};
     }
     if (!f.nft && !f.iptables && !f.ip6tables)
-        return {"firewall", Verdict::kUnknown, "the firewall's rules cannot be read",
-                "look as root, with nft or iptables installed; peers must reach UDP port 4791"};
-    return {"firewall", Verdict::kGood, "no rule keeps UDP port 4791 away, as far as they can be read", ""};
+        return {
+            "firewall", Verdict::kUnknown, "the firewall's rules cannot be read",
+            "run 'gnstor doctor' as root, with nft or iptables installed; peers must reach UDP port 4791"};
+    return {"firewall", Verdict::kGood, "no readable firewall rule drops UDP port 4791", ""};
 }
 
 DoctorFinding check_buffers(const DoctorFacts& f) {
@@ -164,11 +168,13 @@ DoctorFinding check_buffers(const DoctorFacts& f) {
     for (const auto& [name, value] :
          {std::pair("rmem_max", *f.receive_buffer_max), std::pair("wmem_max", *f.send_buffer_max)})
         if (value < kSocketBufferWanted)
-            return {"socket-buffers", Verdict::kWarning,
-                    fmt::format("net.core.{} is {}: bursts are dropped and sent again", name,
-                                format_bytes(value)),
-                    fmt::format("'sysctl -w net.core.{}={}', and in /etc/sysctl.d to stay", name,
-                                2 * kSocketBufferWanted)};
+            return {
+                "socket-buffers", Verdict::kWarning,
+                fmt::format("net.core.{} is {}: bursts are dropped and sent again", name,
+                            format_bytes(value)),
+                fmt::format(
+                    "'sysctl -w net.core.{}={}', and the same in /etc/sysctl.d to keep it after a restart",
+                    name, 2 * kSocketBufferWanted)};
     return {"socket-buffers", Verdict::kGood,
             fmt::format("receive {}, send {}", format_bytes(*f.receive_buffer_max),
                         format_bytes(*f.send_buffer_max)),
@@ -185,14 +191,15 @@ DoctorFinding check_locked_memory(const DoctorFacts& f) {
     const std::string found = fmt::format("at most {} may be locked", format_bytes(*f.locked_memory));
     if (*f.locked_memory >= kLockedMemoryWanted) return {"locked-memory", Verdict::kGood, found, ""};
     return {"locked-memory", Verdict::kWarning, found + ": stores with --direct may not open",
-            "'ulimit -l unlimited', LimitMEMLOCK=infinity in the unit, or a memlock line in "
+            "'ulimit -l unlimited', LimitMEMLOCK=infinity in the systemd unit, or a memlock line in "
             "/etc/security/limits.conf"};
 }
 
 DoctorFinding check_pages(const DoctorFacts& f) {
     if (!f.transparent_pages)
         return {"huge-pages", Verdict::kWarning, "this kernel has no transparent huge pages",
-                "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE; all works without, large maps slower"};
+                "use a kernel with CONFIG_TRANSPARENT_HUGEPAGE; without it everything works, but large block "
+                "maps are slower"};
     if (*f.transparent_pages == "never")
         return {"huge-pages", Verdict::kWarning,
                 "transparent huge pages are off: block maps and pools miss the TLB",
@@ -216,8 +223,9 @@ DoctorFinding check_pages(const DoctorFacts& f) {
 
 DoctorFinding check_gpu(const DoctorFacts& f) {
     if (!f.gpu_device && f.gpu_driver.empty())
-        return {"gpu", Verdict::kWarning, "no GPU is to be seen: kernels run on CPU lanes",
-                "where there is one, install NVIDIA's driver; in a container pass the device through"};
+        return {
+            "gpu", Verdict::kWarning, "no GPU was found: kernels run on CPU lanes",
+            "if this machine has a GPU, install NVIDIA's driver; in a container, pass the device through"};
     if (f.gpu_driver.empty())
         return {"gpu", Verdict::kProblem, "there is a GPU, but no driver is loaded",
                 "load it ('modprobe nvidia'), or install NVIDIA's driver for this kernel"};
@@ -228,16 +236,18 @@ DoctorFinding check_gpu(const DoctorFacts& f) {
     if (!f.built_for_gpu)
         return {
             "gpu", Verdict::kWarning,
-            fmt::format("a GPU with driver {}, but this program was built without GPU lanes", f.gpu_driver),
-            f.nvcc.empty() ? "build with './run', which brings a compiler (nvcc), or install one"
-                           : fmt::format("build it again with GN_CUDA=ON; {} is there", f.nvcc)};
+            fmt::format("this machine has a GPU with driver {}, but this program was built without GPU lanes",
+                        f.gpu_driver),
+            f.nvcc.empty() ? "build with './run', which installs the compiler nvcc, or install a CUDA toolkit"
+                           : fmt::format("build it again with GN_CUDA=ON; nvcc is at {}", f.nvcc)};
     return {"gpu", Verdict::kGood, fmt::format("driver {}", f.gpu_driver), ""};
 }
 
 DoctorFinding check_nvcc(const DoctorFacts& f) {
     if (f.nvcc.empty())
         return {"nvcc", Verdict::kWarning, "no nvcc: kernels for a GPU cannot be built here",
-                "'./run' installs PyPI's compiler where there is a GPU; or put a CUDA toolkit's bin on PATH"};
+                "on a machine with a GPU, './run' installs nvcc from PyPI; or put the bin folder of a CUDA "
+                "toolkit on PATH"};
     return {"nvcc", Verdict::kGood, f.nvcc, ""};
 }
 
@@ -255,29 +265,28 @@ std::vector<std::string> of_other_versions(const DoctorFacts& f) {
 DoctorFinding check_versions(const DoctorFacts& f) {
     for (const StoreFile& s : f.stores) {
         if (!s.is_store)
-            return {"versions", Verdict::kProblem, fmt::format("{} is no store", s.path),
-                    "bring the store back that was there; 'gnstor ssd check' says what is left of it"};
+            return {"versions", Verdict::kProblem, fmt::format("{} is not the store of an SSD", s.path),
+                    "put the original store back; 'gnstor ssd check' shows what can still be read of it"};
         if (s.format_version != f.store_format)
             return {"versions", Verdict::kProblem,
                     fmt::format("{} has format {}; this program knows {}", s.path, s.format_version,
                                 f.store_format),
                     s.format_version > f.store_format ? "use the newer program that wrote it"
-                                                      : "use the program that wrote it to copy it out"};
+                                                      : "use the program that wrote it to copy its data out"};
     }
     if (!f.daemon_trouble.empty())
         return {"versions", Verdict::kProblem,
-                fmt::format("the daemon's version cannot be asked for: {}", f.daemon_trouble),
-                "see gnstord.log; 'gnstor down' and 'gnstor up' start it anew"};
+                fmt::format("gnstord cannot be asked for its version: {}", f.daemon_trouble),
+                "see gnstord.log; restart gnstord with 'gnstor down' and 'gnstor up'"};
     if (const std::vector<std::string> others = of_other_versions(f); !others.empty())
         return {"versions", Verdict::kProblem,
                 fmt::format("this program is of version {}, {}", f.program_version, fmt::join(others, ", ")),
-                "start what differs again with this program ('gnstor down', 'gnstor up'; what was started by "
-                "hand, by hand), or use the program of its version"};
+                "restart the processes of other versions with this program ('gnstor down', 'gnstor up'; "
+                "nodes and gateways that were started by hand, by hand), or use the gnstor of their version"};
     for (const PartFacts& part : f.parts)
         if (part.version.empty())
-            return {"versions", Verdict::kUnknown,
-                    fmt::format("{} does not say of which version it is", part.what),
-                    "an older program may have started it: start it again with this one"};
+            return {"versions", Verdict::kUnknown, fmt::format("{} does not report its version", part.what),
+                    "it may run an older program: restart it with this program"};
     return {"versions", Verdict::kGood,
             fmt::format("program {}, {}{}, {} of format {}", f.program_version,
                         f.daemon_version ? "the daemon the same" : "no daemon runs",
@@ -289,21 +298,24 @@ DoctorFinding check_versions(const DoctorFacts& f) {
 DoctorFinding check_space(const DoctorFacts& f) {
     if (!f.daemon_read_only.empty())
         return {"free-space", Verdict::kProblem, "gnstord: " + f.daemon_read_only,
-                fmt::format("make room where {} lies, and see that it may be written to", f.directory)};
+                fmt::format("free disk space in the file system of {}, and check that the folder is writable",
+                            f.directory)};
     if (!f.free_bytes)
         return {"free-space", Verdict::kProblem,
-                fmt::format("the file system of {} cannot be asked: {}", f.directory, f.free_trouble),
+                fmt::format("the free space of the file system of {} cannot be read: {}", f.directory,
+                            f.free_trouble),
                 "name the array's folder with --dir"};
     std::uint64_t may_grow = 0;
     for (const StoreFile& s : f.stores) may_grow += s.not_yet_on_disk;
-    const std::string found = fmt::format("{} free where {} lies", format_bytes(*f.free_bytes), f.directory);
+    const std::string found =
+        fmt::format("{} free in the file system of {}", format_bytes(*f.free_bytes), f.directory);
     if (*f.free_bytes < kFreeBytesLeast)
         return {"free-space", Verdict::kProblem, found + ": writes will be refused",
-                "make room there, or move the array (stopped) to a larger file system"};
+                "free disk space there, or stop the array and move it to a larger file system"};
     if (*f.free_bytes < may_grow)
         return {"free-space", Verdict::kWarning,
                 fmt::format("{}; its sparse stores may grow by {}", found, format_bytes(may_grow)),
-                "make room before they do: writes to a full disk are Capacity Exceeded"};
+                "free disk space before they do: writes to a full disk fail with Capacity Exceeded"};
     return {"free-space", Verdict::kGood, found, ""};
 }
 

@@ -101,7 +101,9 @@ int doctor(const Context& c, const std::vector<std::string>& addresses) {
     c.out.text(shown(findings));
     c.out.text(fmt::format("{}, {}\n", counted(problems, "problem"), counted(warnings, "warning")));
     if (problems == 0) return kOk;
-    return c.out.fail(error(Errc::kState, "{} of {} checks found what stands in the way of an array here",
+    return c.out.fail(error(Errc::kState,
+                            "{} of {} checks found a problem that prevents an array on this machine; the "
+                            "remedies are listed above",
                             problems, findings.size()));
 }
 
@@ -109,10 +111,11 @@ int doctor(const Context& c, const std::vector<std::string>& addresses) {
 
 void add_doctor_command(CLI::App& app, Context& context) {
     auto addresses = std::make_shared<std::vector<std::string>>();
-    CLI::App* command = app.add_subcommand("doctor", "what stands in the way of an array on this machine");
+    CLI::App* command = app.add_subcommand(
+        "doctor", "check what would prevent an array on this machine, and how to solve it");
     command
         ->add_option("--address", *addresses,
-                     "IP address that the udp wire is to have; may be given several times; default: any")
+                     "IP address that the udp wire shall use; may be given several times; default: any")
         ->delimiter(',');
     command->callback([&context, addresses] {
         context.action = [&context, addresses] { return doctor(context, *addresses); };

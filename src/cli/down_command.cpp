@@ -70,12 +70,14 @@ int down(const Context& c, std::uint32_t wait_s) {
                                 c.socket_path().string()));
     const StoresInUse stores = StoresInUse::of(*pid);
     if (::kill(*pid, SIGTERM) != 0 && errno != ESRCH)
-        return c.out.fail(
-            error(Errc::kPermission, "process {} of gnstord cannot be stopped: not yours", *pid));
+        return c.out.fail(error(Errc::kPermission,
+                                "gnstord (process {}) cannot be stopped: it belongs to another user; stop it "
+                                "as that user or as root",
+                                *pid));
     if (!wait_until(std::chrono::seconds(wait_s), [&] { return !alive(*pid); }))
         return c.out.fail(error(Errc::kTimedOut,
-                                "gnstord (process {}) has not stopped within {} s; wait for it, or kill it: "
-                                "what was acknowledged is kept",
+                                "gnstord (process {}) has not stopped within {} s; wait, or kill it: "
+                                "everything that was acknowledged is kept",
                                 *pid, wait_s));
     const std::string unfinished = stores.unfinished(std::filesystem::path(c.directory) / kPidFile, *pid);
     const Result<std::size_t> nodes = stop_own_nodes(c, wait_s);

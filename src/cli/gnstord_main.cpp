@@ -65,23 +65,23 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     // the lock above may already be that one.
     std::unique_ptr<LockedFile> folder;
     if (!lock->is_folder()) {
-        GN_ASSIGN(folder,
-                  LockedFile::take_folder(options.array.directory,
-                                          fmt::format("a 'gnstor put --store' works in {}; wait for its end",
-                                                      options.array.directory.string())));
+        GN_ASSIGN(folder, LockedFile::take_folder(
+                              options.array.directory,
+                              fmt::format("a 'gnstor put --store' is using {}; wait until it has ended",
+                                          options.array.directory.string())));
     }
     // Written before the sockets exist: a client that can connect also finds this file.
     const RemovedAtEnd pid_file{options.array.directory / kPidFile};
     if (const Result<void> written = write_pid_file(pid_file.path, ::getpid()); !written.ok()) {
         // Not fatal: the pid can also be found by the socket, and a full or read-only disk must not prevent
         // reading.
-        say(stderr, "gnstord: {}; it serves without a pid file\n", written.error().message);
+        say(stderr, "gnstord: {}; gnstord serves without a pid file\n", written.error().message);
     }
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open(
                   {options.array.directory / daemon::kRecordsFile, options.quarantine}));
     if (!store->quarantined().empty())
-        say(stderr, "gnstord: the damaged record store lies in {}\n", store->quarantined().string());
+        say(stderr, "gnstord: the damaged record store was moved to {}\n", store->quarantined().string());
     GN_ASSIGN(const std::unique_ptr<ServedArray> array, make_array(options.array, std::move(store)));
     daemon::Api api(array->control(), array->inspector());
     for (const std::string& warning : array->inspector().inspect().warnings)
@@ -114,31 +114,38 @@ int main(int argc, char** argv) {
     cli::DaemonOptions options;
     std::string directory, socket, listen, token_file, socket_mode = "0600";
     CLI::App app("gnstord: the daemon of a GNStor array");
-    app.set_version_flag("--version", "gnstord " + std::string(daemon::build_name()), "of this program");
+    app.set_version_flag("--version", "gnstord " + std::string(daemon::build_name()),
+                         "print the version of this program");
     app.add_option("--dir", directory, "folder of the SSDs' stores and the records")->required();
-    app.add_option("--ssds", options.array.ssds, "emulated SSDs")
+    app.add_option("--ssds", options.array.ssds, "number of emulated SSDs")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    app.add_option("--capacity", options.capacity, "of each SSD, as 512MiB or 4G")->capture_default_str();
+    app.add_option("--capacity", options.capacity, "capacity of each SSD, as 512MiB or 4G")
+        ->capture_default_str();
     app.add_option("--nodes", options.array.nodes,
-                   "ADDR[:PORT] of the nodes ('gnstor node') whose SSDs are the array; none are opened here")
+                   "ADDR[:PORT] of the nodes ('gnstor node') whose SSDs form the array; gnstord itself then "
+                   "opens no SSD")
         ->delimiter(',');
-    app.add_option("--address", options.array.address,
-                   "IP address of this daemon on the udp wire; default: where the route to the nodes begins");
-    app.add_option("--lease-ms", options.array.lease_ms, "how long the right to write lasts")
+    app.add_option(
+        "--address", options.array.address,
+        "IP address of this daemon on the udp wire; default: the source address of the route to the nodes");
+    app.add_option("--lease-ms", options.array.lease_ms,
+                   "milliseconds that a write lease of a volume lasts unless it is renewed")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
     cli::add_ssd_options(app, options.array);
     app.add_option("--socket", socket, "Unix socket to serve on; default: gnstord.sock in the folder");
-    app.add_option("--socket-mode", socket_mode, "who may open it: 0600 its user, 0660 its group too")
+    app.add_option("--socket-mode", socket_mode,
+                   "mode of the socket: 0600 for its user only, 0660 for its group too")
         ->check(CLI::IsMember({"0600", "0660"}))
         ->capture_default_str();
-    app.add_option("--listen", listen, "HOST:PORT to serve on too, for those who bring the token");
-    app.add_option(
-        "--token-file", token_file,
-        "what they have to bring; made where it is not there; default: gnstord.token in the folder");
+    app.add_option("--listen", listen,
+                   "HOST:PORT on which to serve TCP too; requests over TCP need the token");
+    app.add_option("--token-file", token_file,
+                   "file with the token for --listen; created if it does not exist; default: gnstord.token "
+                   "in the folder");
     app.add_flag("--quarantine-store", options.quarantine,
-                 "set a damaged record store aside and rebuild it from the SSDs");
+                 "rename a damaged record store and rebuild its records from the SSDs");
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
@@ -154,7 +161,9 @@ int main(int argc, char** argv) {
     options.array.shm_mode = options.http.socket_mode;
     options.array.shm_socket = shm_socket_beside(options.http.socket);
     if (options.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-        say(stderr, "gnstord: {} is too long for a socket: no program reaches the SSDs by shared memory\n",
+        say(stderr,
+            "gnstord: {} is too long for the path of a Unix socket: programs cannot reach the SSDs over the "
+            "shm wire; choose a shorter path with --socket\n",
             options.array.shm_socket.string());
         options.array.shm_socket.clear();
     }

@@ -46,7 +46,9 @@ int node(const Context& c, NodeWords& o) {
     if (o.node.gateway.name.empty()) {
         o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
         if (o.node.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-            say(stderr, "gnstor node: {} is too long for a socket: programs beside it take packets\n",
+            say(stderr,
+                "gnstor node: {} is too long for the path of a Unix socket: programs of this machine use the "
+                "udp wire instead of shared memory; choose a shorter --dir\n",
                 o.node.array.shm_socket.string());
             o.node.array.shm_socket.clear();
         }
@@ -73,8 +75,10 @@ void add_node_command(CLI::App& app, Context& context) {
     auto o = std::make_shared<NodeWords>();
     CLI::App* command = app.add_subcommand(
         "node",
-        "serve the SSDs of a folder to other processes, until SIGTERM; gnstord takes them with --nodes");
-    command->add_option("--listen", o->listen, "ADDR[:PORT]: IP address on the udp wire, RDMA port (4420)")
+        "serve the SSDs of a folder to other processes until SIGTERM; gnstord uses them with --nodes");
+    command
+        ->add_option("--listen", o->listen,
+                     "ADDR[:PORT]: IP address on the udp wire, and RDMA port (default 4420)")
         ->required()
         ->check(CLI::Validator(
             [](const std::string& text) {
@@ -85,25 +89,27 @@ void add_node_command(CLI::App& app, Context& context) {
     CLI::Option* const gateway = command->add_option(
         "--gateway", o->node.gateway.name,
         "serve this volume of the array (--array) as an ordinary NVMe namespace, in place of SSDs");
-    command->add_flag("--read-only", o->node.gateway.read_only, "of --gateway: others may write the volume");
+    command->add_flag("--read-only", o->node.gateway.read_only,
+                      "with --gateway: only read the volume; another client may write it");
     command
         ->add_flag("--serve-older", o->node.gateway.serves_older,
-                   "of --gateway: blocks whose newest version is torn or rotten on every replica are read as "
-                   "their older versions, which is logged, in place of a media error")
+                   "with --gateway: if the newest version of a block is torn or corrupt on every replica, "
+                   "return its older version and log it, instead of a media error")
         ->needs(gateway);
     command
-        ->add_option("--http", o->http,
-                     "HOST:PORT of --gateway: serve /metrics there too, for those who bring the token")
+        ->add_option(
+            "--http", o->http,
+            "with --gateway: HOST:PORT on which to serve /metrics over TCP too; requests need the token")
         ->needs(gateway);
     command
         ->add_option("--http-token-file", o->token_file,
-                     "what they have to bring; made where it is not there; default: gateway.token in "
-                     "gateway-VOLUME of the folder")
+                     "file with the token for --http; created if it does not exist; default: gateway.token "
+                     "in gateway-VOLUME of the folder")
         ->needs(gateway);
     command->add_option("--ssds", o->node.array.ssds, "how many SSDs a new node gets")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    command->add_option("--capacity", o->capacity, "of each SSD of a new node, as 512MiB or 4G")
+    command->add_option("--capacity", o->capacity, "capacity of each SSD of a new node, as 512MiB or 4G")
         ->check(size_text())
         ->capture_default_str();
     command

@@ -79,7 +79,9 @@ Result<GatewayHttp> serve_http(const NodeOptions& o, ServedNode& node) {
     if (unix_socket.socket.native().size() < sizeof sockaddr_un{}.sun_path) {
         GN_ASSIGN(http.socket, daemon::HttpServer::start(*http.api, unix_socket));
     } else {
-        say(stderr, "gnstor node: {} is too long for a socket: metrics are served by --http alone\n",
+        say(stderr,
+            "gnstor node: {} is too long for the path of a Unix socket: metrics are served only with "
+            "--http\n",
             unix_socket.socket.string());
     }
     if (!o.tcp) return http;

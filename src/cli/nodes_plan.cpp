@@ -109,8 +109,8 @@ Result<void> wait_until_it_serves(const fs::path& directory, const NodeState& st
         return error(Errc::kIo, "{} at {} did not start: {}", state.node.name, state.node.address,
                      state.started ? state.started->why_it_ended() : "see " + log.string());
     if (!serves)
-        return error(Errc::kTimedOut, "{} at {} does not serve in time; see {}", state.node.name,
-                     state.node.address, log.string());
+        return error(Errc::kTimedOut, "{} at {} did not start to serve in time; see its log {}",
+                     state.node.name, state.node.address, log.string());
     return {};
 }
 
@@ -172,7 +172,7 @@ Result<std::vector<PlannedNode>> read_plan(const fs::path& directory) {
         return nodes;
     } catch (const json::exception& e) {
         return error(Errc::kCorrupt,
-                     "{} does not say which nodes there are ({}); write it again, as {{\"nodes\": "
+                     "{} does not list the nodes of the array ({}); write it again in the form {{\"nodes\": "
                      "[{{\"name\": \"node-0\", \"address\": ADDR}}]}}",
                      plan_file(directory).string(), e.what());
     }
@@ -197,13 +197,13 @@ Result<std::vector<PlannedNode>> make_plan(std::size_t nodes, const std::vector<
     std::optional<std::vector<std::string>> chosen = addresses;
     if (addresses.empty()) chosen = free_addresses(nodes);
     if (!chosen)
-        return error(
-            Errc::kBusy,
-            "no {} loopback addresses with UDP port 4791 free; 'gnstor doctor --address 127.0.0.{}' says "
-            "who has it",
-            nodes, kFirstHost);
+        return error(Errc::kBusy,
+                     "there are no {} consecutive loopback addresses with UDP port 4791 free; 'gnstor doctor "
+                     "--address 127.0.0.{}' shows which process uses the port",
+                     nodes, kFirstHost);
     if (chosen->size() != nodes)
-        return error(Errc::kInvalidArgument, "{} nodes at {} addresses; give one for each", nodes,
+        return error(Errc::kInvalidArgument,
+                     "{} nodes, but {} addresses were given; give one address for each node", nodes,
                      chosen->size());
     std::vector<PlannedNode> plan;
     for (std::size_t i = 0; i < nodes; ++i) plan.push_back({fmt::format("node-{}", i), (*chosen)[i]});
@@ -231,9 +231,9 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
     for (NodeState& state : states) {
         if (state.pid) continue;
         const fs::path folder = directory / state.node.name;
-        Result<std::shared_ptr<BackgroundProcess>> started = BackgroundProcess::start(
-            this_program(), node_arguments(folder, state.node, ssd, plan.size()),
-            node_log(directory, state.node), "nodes need a folder that can be written");
+        Result<std::shared_ptr<BackgroundProcess>> started =
+            BackgroundProcess::start(this_program(), node_arguments(folder, state.node, ssd, plan.size()),
+                                     node_log(directory, state.node), "nodes need a writable folder");
         if (!started.ok()) {
             good = std::move(started).error();
             break;
@@ -260,14 +260,15 @@ Result<std::size_t> stop_nodes(const fs::path& directory, const std::vector<Plan
         if (!state.pid) continue;
         const StoresInUse stores = StoresInUse::of(*state.pid);
         if (::kill(*state.pid, SIGTERM) != 0 && errno != ESRCH)
-            return error(Errc::kPermission, "{} (process {}) cannot be stopped: not yours", state.node.name,
-                         *state.pid);
+            return error(Errc::kPermission,
+                         "{} (process {}) cannot be stopped: it belongs to another user; stop it as that "
+                         "user or as root",
+                         state.node.name, *state.pid);
         if (!wait_until(left(until), [&] { return !alive(*state.pid); }))
-            return error(
-                Errc::kTimedOut,
-                "{} (process {}) has not stopped in time; wait for it, or kill it: what was acknowledged "
-                "is kept",
-                state.node.name, *state.pid);
+            return error(Errc::kTimedOut,
+                         "{} (process {}) has not stopped in time; wait, or kill it: everything that was "
+                         "acknowledged is kept",
+                         state.node.name, *state.pid);
         ++stopped;
         if (const std::string why = stores.unfinished(directory / state.node.name / kNodePidFile, *state.pid);
             !why.empty())

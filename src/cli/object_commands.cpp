@@ -54,7 +54,7 @@ Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions&
     GN_ASSIGN(options.ssd_capacity_bytes, parse_bytes(o.capacity));
     std::error_code failed;
     if (!create && !std::filesystem::is_directory(o.store, failed))
-        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` begins one",
+        return error(Errc::kNotFound, "there is no store in {}; `gnstor put --store {} FILE` creates it",
                      o.store, shell_word(o.store));
     return open_object_store(options, create);
 }
@@ -63,8 +63,7 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
     GN_ASSIGN(const std::unique_ptr<SourceFile> source, SourceFile::open(o.file));
     const std::string name = o.name_given ? o.name : std::filesystem::path(o.file).filename().string();
     if (o.file == "-" && !o.name_given)
-        return error(Errc::kInvalidArgument,
-                     "what is read from standard input needs a name: gnstor put - NAME");
+        return error(Errc::kInvalidArgument, "data from standard input needs a name: gnstor put - NAME");
     GN_TRY(daemon::check_name("name", name));
     GN_ASSIGN(const std::unique_ptr<ObjectStore> store, open(c, o, true));
     std::uint64_t moved = 0;
@@ -84,8 +83,8 @@ Result<int> put(const Context& c, const ObjectOptions& o) {
 void say_older(const std::string& name, const ObjectGot& got) {
     if (got.older_blocks != 0)
         log_warn(
-            "'{}': {} of its blocks are older versions, or zeroes where there was none: the newest ones were "
-            "torn by a power cut, or have rotted, on every replica",
+            "'{}': {} of its blocks were read in an older version, or as zeroes if there is no older "
+            "version: their newest version is torn by a power cut or corrupt on every replica",
             name, got.older_blocks);
 }
 
@@ -105,8 +104,8 @@ Result<ObjectGot> write_object(const Context& c, const ObjectOptions& o, TargetF
 Result<int> get(const Context& c, const ObjectOptions& o) {
     const std::string target = o.file_given ? o.file : o.name;
     if (target.empty())
-        return error(Errc::kInvalidArgument, "the name of the file to write is empty; leave it out for '{}'",
-                     o.name);
+        return error(Errc::kInvalidArgument,
+                     "the name of the file to write is empty; leave FILE out to write to '{}'", o.name);
     GN_TRY(daemon::check_name("name", o.name));  // before it names a file
     GN_ASSIGN(const std::unique_ptr<TargetFile> file, TargetFile::at(target, places(c, o)));
     ProgressLine line("get " + o.name, ~0ull);
@@ -156,11 +155,12 @@ void add_object_commands(CLI::App& app, Context& context) {
                             Result<int> (*run)(const Context&, const ObjectOptions&)) {
         CLI::App* command = app.add_subcommand(name, what);
         CLI::Option* folder = command->add_option(
-            "--store", o->store, "folder of an array that nobody serves; this command opens it");
+            "--store", o->store,
+            "folder of an array that no gnstord serves; this command opens its SSDs itself");
         command
-            ->add_option(
-                "--address", o->address,
-                "IP address of this command on the udp wire, for an array that others serve (--array)")
+            ->add_option("--address", o->address,
+                         "IP address of this command on the udp wire, for an array that other processes "
+                         "serve (--array)")
             ->excludes(folder);
         command->callback([&context, o, run] {
             context.action = [&context, o, run] {
@@ -171,32 +171,37 @@ void add_object_commands(CLI::App& app, Context& context) {
         return command;
     };
     CLI::App* store = add("put", "store a file", put);
-    store->add_option("FILE", o->file, "what to store; - reads standard input")->required();
-    store->add_option("NAME", o->name, "its name there, 1 to 63 of [A-Za-z0-9._-]; default: the file's")
+    store->add_option("FILE", o->file, "file to store; - reads standard input")->required();
+    store
+        ->add_option(
+            "NAME", o->name,
+            "name of the stored object, 1 to 63 characters of [A-Za-z0-9._-]; default: the name of the file")
         ->each([o](const std::string&) { o->name_given = true; });
-    store->add_option("--ssds", o->ssds, "SSDs of a store that is begun")
+    store->add_option("--ssds", o->ssds, "number of SSDs of a new store")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    store->add_option("--capacity", o->capacity, "of each SSD of a store that is begun")
+    store->add_option("--capacity", o->capacity, "capacity of each SSD of a new store")
         ->check(size_text())
         ->capture_default_str();
     const auto takes_older = [o](CLI::App* command) {
         command->add_flag(
             "--older", o->older,
-            "where the newest version of a block was torn by a power cut, or has rotted, on every "
-            "replica: its older one, with a warning; without this it is an error");
+            "if the newest version of a block is torn by a power cut or corrupt on every replica, read its "
+            "older version, with a warning; without this flag that is an error");
     };
-    CLI::App* fetch = add("get", "write a stored file", get);
-    fetch->add_option("NAME", o->name, "its name there")->required();
-    fetch->add_option("FILE", o->file, "where to write it; default: its name")->each([o](const std::string&) {
+    CLI::App* fetch = add("get", "write a stored object to a file", get);
+    fetch->add_option("NAME", o->name, "name of the stored object")->required();
+    fetch->add_option("FILE", o->file, "file to write; default: NAME")->each([o](const std::string&) {
         o->file_given = true;
     });
     takes_older(fetch);
-    CLI::App* show = add("cat", "a stored file to standard output", cat);
-    show->add_option("NAME", o->name, "its name there")->required();
+    CLI::App* show = add("cat", "write a stored object to standard output", cat);
+    show->add_option("NAME", o->name, "name of the stored object")->required();
     takes_older(show);
-    add("ls", "what is stored", ls);
-    add("rm", "remove a stored file", rm)->add_option("NAME", o->name, "its name there")->required();
+    add("ls", "list the stored objects", ls);
+    add("rm", "remove a stored object", rm)
+        ->add_option("NAME", o->name, "name of the stored object")
+        ->required();
 }
 
 }  // namespace gnstor::cli

@@ -99,7 +99,7 @@ Result<void> EmbeddedObjectStore::refuse_read_only(const std::string& what) cons
     for (const EmbeddedSsd& ssd : array_->ssds())
         if (ssd.write_protected)
             return error(Errc::kPermission,
-                         "{}: the store {} can be read alone (SSD {} is on a read-only file system); nothing "
+                         "{}: the store {} can only be read (SSD {} is on a read-only file system); nothing "
                          "was changed",
                          what, where(), ssd.serial);
     return {};
@@ -157,7 +157,7 @@ Result<void> EmbeddedObjectStore::remove_interrupted() {
         GN_ASSIGN(const std::optional<nvme::VolumeRecord> there, find(name));
         if (there && is_object(*there) && !is_whole(*there)) {
             GN_TRY(client().control().delete_volume(there->owner, name));
-            log_warn("the put of '{}' was interrupted before its end; what there was of it is removed", name);
+            log_warn("an earlier put of '{}' was interrupted; its incomplete object is removed", name);
         }
         GN_TRY(PutIntent::forget(folder, name));
     }
@@ -180,11 +180,10 @@ Result<void> VolumeObjectStore::refuse_taken(const std::string& name) const {
     GN_ASSIGN(const std::optional<nvme::VolumeRecord> there, find(name));
     if (!there) return {};
     if (is_object(*there) && !is_whole(*there))
-        return error(
-            Errc::kExists,
-            "'{}' is being stored by another 'gnstor put', or by one that was killed: wait, or remove it "
-            "('gnstor rm')",
-            name);
+        return error(Errc::kExists,
+                     "'{}' is being stored by another 'gnstor put', or is incomplete because that put was "
+                     "killed: wait, or remove it ('gnstor rm')",
+                     name);
     return error(Errc::kExists,
                  "there is an object '{}' already; remove it first ('gnstor rm') or give another name", name);
 }
@@ -200,7 +199,7 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
     GN_TRY(remove_interrupted());
     const std::uint64_t room = room_bytes();
     const std::string full = fmt::format(
-        "'{}' does not fit: the store {} has room for {} more; remove objects, or begin a larger store "
+        "'{}' does not fit: the store {} has room for {} more; remove objects, or create a larger store "
         "(--capacity, --ssds)",
         name, where(), format_bytes(room));
     // A volume's size is fixed when it is created: input of unknown length is read to its end first.
@@ -278,7 +277,9 @@ Result<ObjectGot> VolumeObjectStore::get(const std::string& name, std::ostream& 
     const std::unique_ptr<client::Volume> volume = std::move(opened).value();
     if (!is_whole(volume->record()))
         return error(Errc::kNotFound,
-                     "the object '{}' is not whole: a 'gnstor put' of it goes on, or was killed", name);
+                     "the object '{}' is incomplete: a 'gnstor put' of it is still running, or was killed; "
+                     "wait, or remove it ('gnstor rm') and store it again",
+                     name);
     const std::uint64_t bytes = volume->record().byte_length;
     ObjectGot got{.bytes = bytes};
     const std::uint64_t errors_before = media_errors();
@@ -291,19 +292,19 @@ Result<ObjectGot> VolumeObjectStore::get(const std::string& name, std::ostream& 
         if (met != 0 && !older)
             return error(
                 Errc::kCorrupt,
-                "'{}': of {} of its blocks the newest versions were torn by a power cut, or have rotted, on "
-                "every replica; --older takes the versions before, or zeroes where there is none",
+                "'{}': the newest version of {} of its blocks is torn by a power cut or corrupt on every "
+                "replica; --older reads their older versions, or zeroes if there is no older version",
                 name, met);
         to.write(reinterpret_cast<const char*>(step.data()), static_cast<std::streamsize>(want));
         if (!to)
-            return error(Errc::kIo, "the output took only {} of {}", format_bytes(at), format_bytes(bytes));
+            return error(Errc::kIo, "only {} of {} could be written to the output", format_bytes(at),
+                         format_bytes(bytes));
         if (progress) progress(at + want, bytes);
     }
     if (const std::uint64_t errors = media_errors() - errors_before; errors != 0)
         log_warn(
-            "'{}': {} reads met a block whose checksum is wrong; another replica answered them. Store it "
-            "again to "
-            "have all its replicas",
+            "'{}': {} reads met a block whose checksum is wrong; another replica answered them. Store the "
+            "object again to have all its replicas",
             name, errors);
     return got;
 }
@@ -317,9 +318,8 @@ Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {
             objects.push_back({record.name, record.byte_length, record.geometry.replicas});
         else if (alone() || is_over(record))
             log_warn(
-                "the put of '{}' was interrupted before its end: it is not listed; 'gnstor rm {}' removes "
-                "what "
-                "there is of it",
+                "the put of '{}' was interrupted: its incomplete object is not listed; 'gnstor rm {}' "
+                "removes it",
                 record.name, record.name);
     }
     return objects;

@@ -63,7 +63,8 @@ int Output::finish(int code) const {
     if ((flushed && std::ferror(stdout) == 0) || code != kOk) return code;
     const std::string why = errno != 0 ? fmt::format(": {}", std::strerror(errno)) : std::string();
     return fail(error(Errc::kIo,
-                      "the command was carried out, but standard output did not take what it says{}", why));
+                      "the command was carried out, but its output could not be written to standard output{}",
+                      why));
 }
 
 int Output::fail(const Error& e) const {

@@ -29,16 +29,18 @@ Result<std::unique_ptr<PutIntent>> PutIntent::begin(const fs::path& folder, cons
     const fs::path file = file_of(folder, name);
     const ssd::FileDescriptor fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (fd.get() < 0 || !sync_folder(folder))
-        return error(errno == ENOSPC || errno == EDQUOT ? Errc::kNoSpace : Errc::kIo,
-                     "'{}' was not stored: {}, which says that its put goes on, cannot be made: {}", name,
-                     file.string(), ssd::errno_text());
+        return error(
+            errno == ENOSPC || errno == EDQUOT ? Errc::kNoSpace : Errc::kIo,
+            "'{}' was not stored: the file {}, which marks its put as unfinished, cannot be created: {}",
+            name, file.string(), ssd::errno_text());
     return std::unique_ptr<PutIntent>(new PutIntent(folder, name));
 }
 
 Result<void> PutIntent::forget(const fs::path& folder, const std::string& name) {
     const fs::path file = file_of(folder, name);
     if ((::unlink(file.c_str()) != 0 && errno != ENOENT) || !sync_folder(folder))
-        return error(Errc::kIo, "{}, which says that the put of '{}' goes on, cannot be removed: {}",
+        return error(Errc::kIo,
+                     "the file {}, which marks the put of '{}' as unfinished, cannot be removed: {}",
                      file.string(), name, ssd::errno_text());
     return {};
 }

@@ -85,7 +85,7 @@ Result<std::unique_ptr<FileSpool>> open_file(const std::filesystem::path& folder
         if (fd >= 0) ::unlink(name.c_str());
     }
     if (fd < 0)
-        return error(Errc::kIo, "no temporary file for the input can be made in {}: {}", folder.string(),
+        return error(Errc::kIo, "a temporary file for the input cannot be created in {}: {}", folder.string(),
                      std::strerror(errno));
     return std::make_unique<FileSpool>(fd);
 }
@@ -115,7 +115,7 @@ Result<std::unique_ptr<Spool>> Spool::read(std::istream& from, const std::filesy
             std::string().swap(memory);
         }
         if (!kept || !file->append(step.data(), got))
-            return error(Errc::kIo, "the input cannot be kept in {} until it has ended: {}", folder.string(),
+            return error(Errc::kIo, "the input cannot be kept in a temporary file in {}: {}", folder.string(),
                          std::strerror(errno));
     }
     if (from.bad()) return error(Errc::kIo, "the input cannot be read to its end");

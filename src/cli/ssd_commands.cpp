@@ -38,7 +38,9 @@ Result<std::uint64_t> largest_capacity(ssd::DriveOptions drive, std::uint64_t ro
         (good ? fits : above) = (fits + above) / 2;
     }
     if (fits == 0)
-        return error(Errc::kNoSpace, "{} are too little for a store with erase units of {} pages",
+        return error(Errc::kNoSpace,
+                     "{} is too little space for a store with erase units of {} pages; choose smaller erase "
+                     "units (--unit-pages) or a larger device",
                      format_bytes(room), drive.pages_per_unit);
     return fits * nvme::kBlockBytes;
 }
@@ -65,9 +67,12 @@ Result<void> make_store(const FormatOptions& o, ssd::NewStore what, const ssd::D
     }
     const int exclusive = facts.block_device ? O_EXCL : 0;
     ssd::FileDescriptor old(::open(o.path.c_str(), O_RDWR | O_CLOEXEC | exclusive));
-    if (old.get() < 0) return error(Errc::kBusy, "cannot take {}: {}", o.path, ssd::errno_text());
+    if (old.get() < 0)
+        return error(Errc::kBusy, "{} cannot be opened for formatting: {}", o.path, ssd::errno_text());
     if (::flock(old.get(), LOCK_EX | LOCK_NB) != 0)
-        return error(Errc::kBusy, "{} is a store in use: stop what serves it first", o.path);
+        return error(Errc::kBusy,
+                     "{} is the store of an SSD in use: stop the gnstord or node that serves it first",
+                     o.path);
     if (facts.block_device) {
         GN_TRY(ssd::wipe_signatures(old.get(), o.path));
         old = ssd::FileDescriptor();
@@ -125,7 +130,8 @@ Result<int> format(const Context& c, FormatOptions& o) {
     const std::uint64_t needs = ssd::StoreLayout::of(what.geometry, what.metadata_bytes).file_bytes;
     if (facts.block_device && needs > facts.bytes)
         return error(Errc::kNoSpace,
-                     "a store of {} needs {} bytes, {} has {}; without --capacity it takes what fits",
+                     "a store of {} needs {} bytes, {} has {}; without --capacity the store gets the "
+                     "capacity that fits",
                      format_bytes(o.drive.capacity_bytes), needs, o.path, facts.bytes);
     std::error_code failed;
     GN_TRY(make_store(o, what, facts, fs::exists(o.path, failed)));
@@ -148,7 +154,8 @@ Result<int> info(const Context& c, const std::string& path) {
 Result<int> reset_term(const Context& c, const std::string& path, std::uint64_t term) {
     GN_ASSIGN(const std::uint64_t before, ssd::reset_term(path, term));
     c.out.document({{"path", path}, {"term_before", before}, {"term", term}});
-    c.out.text(fmt::format("{}: its newest term was {}, and is {} now\n", path, before, term));
+    c.out.text(
+        fmt::format("{}: the newest term that the SSD has seen was {}, and is {} now\n", path, before, term));
     return kOk;
 }
 
@@ -158,10 +165,15 @@ void add_reset_term(CLI::App& ssd, Context& context) {
         std::uint64_t term = 0;
     };
     auto o = std::make_shared<Asked>();
-    CLI::App* command = ssd.add_subcommand("reset-term", "let an SSD obey gnstords of another term again");
-    command->add_option("PATH", o->path, "a store that no drive uses")->required();
+    CLI::App* command = ssd.add_subcommand(
+        "reset-term",
+        "set the newest term that an SSD has seen, so that it obeys a gnstord of an older term again");
+    command
+        ->add_option("PATH", o->path,
+                     "the store (a file or block device); no gnstord or node may have it open")
+        ->required();
     // A range of signed numbers: a negative argument is refused, not wrapped around into the range.
-    command->add_option("--term", o->term, "newest term that it shall have seen")
+    command->add_option("--term", o->term, "term to record as the newest that the SSD has seen")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{nvme::kTermOfDriveMost}))
         ->required();
     command->callback([&context, o] {
@@ -171,30 +183,37 @@ void add_reset_term(CLI::App& ssd, Context& context) {
 
 void add_format(CLI::App& ssd, Context& context) {
     auto o = std::make_shared<FormatOptions>();
-    CLI::App* command = ssd.add_subcommand("format", "make a store in a file or on a block device");
+    CLI::App* command =
+        ssd.add_subcommand("format", "create the store of a new SSD in a file or on a block device");
     command->add_option("PATH", o->path, "a new file, or a block device")->required();
-    command->add_option("--capacity", o->capacity, "for users' data, as 16GiB; a device: what fits")
+    command
+        ->add_option("--capacity", o->capacity,
+                     "capacity for users' data, as 16GiB; default for a device: what fits")
         ->check(size_text());
     command->add_option("--serial", o->drive.serial, "serial number of the new SSD, at most 20 characters");
-    command->add_option("--unit-pages", o->drive.pages_per_unit, "4 KiB pages an erase unit")
+    command->add_option("--unit-pages", o->drive.pages_per_unit, "4 KiB pages per erase unit")
         ->check(CLI::Range(8, 1 << 20))
         ->capture_default_str();
-    command->add_option("--over-provisioning", o->drive.over_provisioning_percent, "percent of the capacity")
+    command
+        ->add_option("--over-provisioning", o->drive.over_provisioning_percent,
+                     "spare flash, in percent of the capacity")
         ->check(CLI::Range(0, 100))
         ->capture_default_str();
-    command->add_option("--service-units", o->drive.service_units, "shards, each owned by one thread")
+    command
+        ->add_option("--service-units", o->drive.service_units,
+                     "number of service units (shards of the SSD, each run by one thread)")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();
-    command->add_option("--channels", o->drive.channels, "flash channels")
+    command->add_option("--channels", o->drive.channels, "number of flash channels")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
-    command->add_option("--dies", o->drive.dies_per_channel, "dies a channel")
+    command->add_option("--dies", o->drive.dies_per_channel, "number of dies per flash channel")
         ->check(CLI::Range(1, 256))
         ->capture_default_str();
     command->add_flag("--force", o->consent.force,
-                      "overwrite what is there; a device: with its serial number");
+                      "overwrite existing data; a device needs --device-serial too");
     command->add_option("--device-serial", o->consent.device_serial,
-                        "serial number of the device that is meant");
+                        "serial number of the device to format, as a check against mistakes");
     command->callback(
         [&context, o] { context.action = [&context, o] { return finish(context, format(context, *o)); }; });
 }
@@ -213,7 +232,7 @@ void add_ssd_commands(CLI::App& app, Context& context) {
     add_check_commands(*ssd, context);
     add_reset_term(*ssd, context);
     auto path = std::make_shared<std::string>();
-    CLI::App* command = ssd->add_subcommand("info", "what a store says of itself");
+    CLI::App* command = ssd->add_subcommand("info", "show what a store records about its SSD");
     command->add_option("PATH", *path, "a store")->required();
     command->callback([&context, path] {
         context.action = [&context, path] { return finish(context, info(context, *path)); };

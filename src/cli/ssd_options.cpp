@@ -21,22 +21,24 @@ const std::map<std::string, SsdDurability>& durabilities() {
 }  // namespace
 
 void add_ssd_options(CLI::App& app, ArrayOptions& into) {
-    app.add_option("--service-units", into.service_units, "shards of each new SSD, each run by one thread")
+    app.add_option("--service-units", into.service_units,
+                   "service units (shards, each run by one thread) of each new SSD")
         ->check(CLI::Range(1u, kMaxServiceUnits))
         ->capture_default_str();
     app.add_option("--scrub", into.scrub_mib,
-                   "MiB a second that each service unit checks in the background; 0: none")
+                   "MiB a second that each service unit checks for damage in the background; 0: no scrub")
         ->check(CLI::Range(0u, kMaxScrubMib))
         ->capture_default_str();
-    app.add_option("--durability", into.durability,
-                   "what an answered write survives: process (kill -9) or power (loss of it)")
+    app.add_option(
+           "--durability", into.durability,
+           "what an acknowledged write survives: process (its process is killed) or power (power is lost)")
         ->transform(CLI::CheckedTransformer(durabilities(), CLI::ignore_case))
         ->option_text("process|power");
-    app.add_flag("--direct", into.direct_io, "reach the stores without the page cache (O_DIRECT)");
-    app.add_option(
-           "--profile", into.profile,
-           "hardware whose time SSDs and network take: none, unbounded (timed, without a limit), "
-           "gnstor-paper, samsung-980-pro, samsung-pm1743, or a file (with a slash, or ending in .json)")
+    app.add_flag("--direct", into.direct_io, "read and write the stores without the page cache (O_DIRECT)");
+    app.add_option("--profile", into.profile,
+                   "hardware whose timing SSDs and network imitate: none, unbounded (everything is timed, "
+                   "nothing is limited), gnstor-paper, samsung-980-pro, samsung-pm1743, or a file (with a "
+                   "slash, or ending in .json)")
         ->capture_default_str();
 }
 

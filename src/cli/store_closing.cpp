@@ -19,9 +19,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRunUpBeforeARestart =
-    "run 'gnstor up' before this machine is restarted: it recovers what was acknowledged; after a restart "
-    "SSDs "
-    "with durability 'process' begin empty, and what they hold is set aside as *.untrusted-*";
+    "run 'gnstor up' before this machine is restarted: it recovers everything that was acknowledged; after a "
+    "restart of the machine, SSDs with durability 'process' start empty, and their old stores are renamed to "
+    "*.untrusted-*";
 
 /// Whether /proc/PID/fdinfo/FD says that the descriptor may write.
 bool may_write(const fs::path& fdinfo) {

@@ -21,8 +21,8 @@ Result<std::unique_ptr<StoreFolder>> StoreFolder::take(const fs::path& directory
     if (failed)
         return error(Errc::kIo, "the folder {} cannot be made: {}", directory.string(), failed.message());
     Result<std::unique_ptr<LockedFile>> lock = LockedFile::take_folder(
-        directory, fmt::format("the folder {} is in use by gnstord or another put; wait for its end, or stop "
-                               "gnstord with 'gnstor down'",
+        directory, fmt::format("the folder {} is in use by gnstord or another put; wait until the put has "
+                               "ended, or stop gnstord with 'gnstor down'",
                                directory.string()));
     if (!lock.ok()) return lock.error();
     folder->lock_ = std::move(lock).value();

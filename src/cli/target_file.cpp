@@ -201,7 +201,8 @@ class TargetBuffer final : public std::streambuf, public TargetFile {
             ::fchown(fd_, static_cast<uid_t>(-1), there_->st_gid) != 0)
             mode &= ~static_cast<mode_t>(070);
         if (::fchmod(fd_, mode) == 0) return true;
-        (void)failed(fmt::format("{} cannot get the mode of what it replaces", part_));
+        (void)failed(fmt::format(
+            "the temporary file {} cannot be given the mode of the file that it replaces", part_));
         return false;
     }
 
@@ -224,7 +225,8 @@ Result<fs::path> without_links(const fs::path& path) {
     for (int links = 0; fs::is_symlink(at, failed); ++links) {
         const fs::path to = fs::read_symlink(at, failed);
         if (failed || links == kLinksMost)
-            return error(Errc::kIo, "{} cannot be written: its symbolic links lead nowhere", path.string());
+            return error(Errc::kIo, "{} cannot be written: its symbolic links cannot be followed",
+                         path.string());
         at = to.is_absolute() ? to : at.parent_path() / to;
     }
     return at;
@@ -255,8 +257,7 @@ Result<std::unique_ptr<TargetFile>> TargetFile::at(const fs::path& path, const A
         return error(Errc::kIo, "{} cannot be written: {}", path.string(), std::strerror(errno));
     const std::optional<struct stat> what = there ? std::optional<struct stat>(info) : std::nullopt;
     if (there && S_ISDIR(info.st_mode))
-        return error(Errc::kInvalidArgument, "{} is a folder; name the file that is to be written in it",
-                     path.string());
+        return error(Errc::kInvalidArgument, "{} is a folder; name the file to write in it", path.string());
     if (const std::optional<int> own = there ? own_descriptor(path) : std::nullopt) {
         GN_TRY(refuse_what_arrays_use(path, {}, what, array));
         return std::unique_ptr<TargetFile>(std::make_unique<TargetBuffer>(path, what, true, own));

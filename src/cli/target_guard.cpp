@@ -63,7 +63,7 @@ Result<void> refuse_by_contents(const fs::path& named, const struct stat& there,
     if (starts_as_a_store(fd.get())) return refusal(named, "it is the store of an SSD");
     // Not for an inherited descriptor: its opener may hold the lock, as in `flock out gnstor cat x > out`.
     if (by_name && is_locked(fd.get()))
-        return refusal(named, "another program has it locked, so works with it");
+        return refusal(named, "another program has locked it and is using it");
     return {};
 }
 
@@ -95,7 +95,8 @@ Result<void> refuse_what_arrays_use(const fs::path& named, const fs::path& real,
     if (!there) return {};
     if (S_ISREG(there->st_mode) || S_ISSOCK(there->st_mode)) {
         for (const fs::path& file : array.files)
-            if (is_same(file, *there)) return refusal(named, fmt::format("it is {}", file.string()));
+            if (is_same(file, *there))
+                return refusal(named, fmt::format("it is {}, a file of the array", file.string()));
         for (const fs::path& folder : array.folders)
             if (is_array_folder(folder) && holds(folder, *there))
                 return refusal(named, fmt::format("it is a file of the array in {}", folder.string()));

@@ -22,9 +22,9 @@ std::string describe(const nvme::VolumeRecord& r) {
         r.name, r.geometry.volume, format_bytes(r.geometry.capacity_blocks * 4096),
         r.geometry.capacity_blocks * 4096, r.byte_length, r.geometry.replicas,
         format_bytes(4096ull << r.geometry.chunk_shift));
-    text +=
-        fmt::format("  owner      {} (client {})\n  epoch      {}, {}\n", r.owner_name, r.owner, r.epoch,
-                    r.writer == 0 ? std::string("nobody writes") : fmt::format("client {} writes", r.writer));
+    text += fmt::format("  owner      {} (client {})\n  epoch      {}, {}\n", r.owner_name, r.owner, r.epoch,
+                        r.writer == 0 ? std::string("not open for writing")
+                                      : fmt::format("open for writing by client {}", r.writer));
     std::string readers;
     for (std::uint32_t i = 0; i < r.reader_count; ++i)
         readers += fmt::format("{}{}", i == 0 ? "clients " : ", ", r.readers[i]);
@@ -38,8 +38,7 @@ Result<nvme::VolumeRecord> find(daemon::HttpControlPlane& control, const std::st
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, control.list_volumes());
     for (const nvme::VolumeRecord& record : all)
         if (name == record.name) return record;
-    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' shows those there are",
-                 name);
+    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' lists the volumes", name);
 }
 
 Result<int> create(const Context& c, const VolumeOptions& o) {
@@ -54,7 +53,7 @@ Result<int> create(const Context& c, const VolumeOptions& o) {
     GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
     GN_ASSIGN(const nvme::VolumeRecord record, control.create_volume(me.id, request));
     c.out.document(daemon::to_json(record));
-    c.out.text(fmt::format("volume '{}' of {} with {} replicas is there (VID {})\n", record.name,
+    c.out.text(fmt::format("volume '{}' of {} with {} replicas was created (VID {})\n", record.name,
                            format_bytes(record.geometry.capacity_blocks * 4096), record.geometry.replicas,
                            record.geometry.volume));
     return kOk;
@@ -107,15 +106,16 @@ Result<int> release(const Context& c, const VolumeOptions& o) {
     GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
     GN_ASSIGN(const nvme::VolumeRecord before, find(control, o.name));
     if (before.writer != 0 && before.writer != me.id)
-        return error(Errc::kPermission,
-                     "volume '{}' is open for writing by client {}, not by '{}'; only the writer releases it",
-                     o.name, before.writer, c.as);
+        return error(
+            Errc::kPermission,
+            "volume '{}' is open for writing by client {}, not by '{}'; only that client can release it",
+            o.name, before.writer, c.as);
     const bool held = before.writer == me.id;
     if (held) GN_TRY(control.release_volume(me.id, before.geometry.volume, before.epoch, ~0ull));
     GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));
     c.out.document(daemon::to_json(record));
     c.out.text(held ? fmt::format("volume '{}' is released; epoch {} is closed\n", o.name, before.epoch)
-                    : fmt::format("volume '{}' is open for writing by nobody\n", o.name));
+                    : fmt::format("volume '{}' was not open for writing; nothing was released\n", o.name));
     return kOk;
 }
 
@@ -137,7 +137,7 @@ void add_volume_commands(CLI::App& app, Context& context) {
     const auto add = [&, o](const char* name, const char* what,
                             Result<int> (*run)(const Context&, const VolumeOptions&)) {
         CLI::App* command = volume->add_subcommand(name, what);
-        command->add_option("NAME", o->name, "the volume")->required();
+        command->add_option("NAME", o->name, "name of the volume")->required();
         command->callback([&context, o, run] {
             context.action = [&context, o, run] {
                 const Result<int> done = run(context, *o);
@@ -146,28 +146,29 @@ void add_volume_commands(CLI::App& app, Context& context) {
         });
         return command;
     };
-    CLI::App* make = add("create", "make a volume; --as owns it", create);
-    make->add_option("SIZE", o->size, "capacity, as 64MiB or 1G; thin: it may be above what the SSDs hold")
+    CLI::App* make = add("create", "create a volume, owned by the client of --as", create);
+    make->add_option("SIZE", o->size,
+                     "capacity, as 64MiB or 1G; volumes are thin, so it may exceed what the SSDs hold")
         ->required()
         ->check(size_text());
-    make->add_option("--replicas", o->replicas, "SSDs that hold each chunk")
+    make->add_option("--replicas", o->replicas, "number of SSDs that hold each chunk")
         ->check(CLI::Range(1, 4))
         ->capture_default_str();
     make->add_option("--chunk", o->chunk, "unit of placement, 4KiB to 1MiB")
         ->check(size_text())
         ->capture_default_str();
     make->add_flag("--any-writer", o->any_writer, "any client may open it for writing, one at a time");
-    volume->add_subcommand("list", "all volumes")->callback([&context] {
+    volume->add_subcommand("list", "list all volumes")->callback([&context] {
         context.action = [&context] {
             const Result<int> done = list(context);
             return done.ok() ? *done : context.out.fail(done.error());
         };
     });
-    add("show", "one volume", show);
-    add("share", "let others read it", share)
-        ->add_option("--with", o->with, "one client; left out: everybody");
-    add("release", "end the writing of --as; its epoch closes", release);
-    add("delete", "delete it, with its data", remove);
+    add("show", "show a volume", show);
+    add("share", "let other clients read a volume", share)
+        ->add_option("--with", o->with, "client that may read the volume; default: all clients");
+    add("release", "end the writing of the client of --as, and close its epoch", release);
+    add("delete", "delete a volume and its data", remove);
 }
 
 }  // namespace gnstor::cli

@@ -34,8 +34,8 @@ Result<void> Buffer::release() {
 
 void Buffer::end() noexcept {
     if (auto done = release(); !done.ok()) {
-        log_error("{} bytes at {} stay mapped: {}", size(), static_cast<const void*>(data()),
-                  done.error().message);
+        log_error("a buffer of {} bytes at {} could not be released and stays mapped: {}", size(),
+                  static_cast<const void*>(data()), done.error().message);
         memory_.leave_mapped();
     }
     client_ = nullptr;

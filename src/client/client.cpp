@@ -33,10 +33,10 @@ Result<void> check(const ClientOptions& o) {
         return error(Errc::kInvalidArgument, "a channel's pool is a multiple of {} bytes, not {}", kPoolGrain,
                      o.pool_bytes);
     if (o.pool_bytes_max != 0 && o.pool_bytes_max < o.pool_bytes)
-        return error(
-            Errc::kInvalidArgument,
-            "a channel's pool of {} bytes cannot grow to {}; give the same for one that does not grow",
-            o.pool_bytes, o.pool_bytes_max);
+        return error(Errc::kInvalidArgument,
+                     "a channel's pool of {} bytes cannot grow to {} bytes, which is less; give the same "
+                     "size for a pool that does not grow",
+                     o.pool_bytes, o.pool_bytes_max);
     if (o.transfer_timeout_ms == 0)
         return error(Errc::kInvalidArgument, "a host transfer needs a timeout of at least 1 ms");
     return simt::check_lanes(o.lanes);
@@ -100,7 +100,10 @@ Result<void> Client::Impl::open_sessions() {
     for (const SsdAddress& ssd : views.back().ssds) {
         if (ssd.slot >= placement::kMaxSlots ||
             (!sessions.empty() && ssd.slot <= sessions.back()->ssd().slot))
-            return error(Errc::kUnsupported, "the daemon names slot {} of the array out of order", ssd.slot);
+            return error(
+                Errc::kUnsupported,
+                "gnstord lists slot {} of the array out of order, or beyond the slots that an array has",
+                ssd.slot);
         sessions.push_back(std::make_unique<SsdSession>(nic, ssd, identity, host_id, options.keep_alive_ms,
                                                         options.channels + 1));
     }
@@ -116,8 +119,10 @@ Result<void> Client::Impl::do_without(const SsdSession& session, const Error& wh
         why.code != Errc::kState)
         return why;
     if (note_lost(session))
-        log_warn("client {} does without {}, and what else of {} is away, until reclaim() reaches it: {}",
-                 identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, why.message);
+        log_warn(
+            "client {} works without {}, and without other SSDs of {} that it cannot reach, until reclaim() "
+            "reaches them again: {}",
+            identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, why.message);
     if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return why;
     return {};
 }
@@ -171,7 +176,8 @@ Client::~Client() {
     for (const PeriodicTasks::TaskId task : impl_->tasks) impl_->keep_alives.remove(task);
     const auto dropped = drop_callbacks();  // memory that they would write to may be freed
     if (!dropped.ok())
-        log_warn("callbacks of client {} stay: {}", impl_->identity.name, dropped.error().message);
+        log_warn("the callbacks of client {} could not be dropped: {}", impl_->identity.name,
+                 dropped.error().message);
     else if (*dropped != 0)
         log_warn("client {} closes with {} callbacks that did not run", impl_->identity.name, *dropped);
     const auto deadline = simt::Deadline::in_ns(kQuiesceNs);
@@ -187,8 +193,8 @@ Result<nvme::VolumeRecord> Client::create(const CreateVolume& request) {
 
 ChannelSet Client::channels() const {
     if (auto here = impl_->channel_refs.check_this_gpu(); !here.ok()) {
-        log_error("the channels of client {} are not for kernels of this thread: {}", impl_->identity.name,
-                  here.error().message);
+        log_error("the channels of client {} cannot be used by kernels of this thread: {}",
+                  impl_->identity.name, here.error().message);
         return ChannelSet{.lanes = impl_->options.lanes, .without = nvme::Status::kWrongLanes};
     }
     return ChannelSet{impl_->channel_refs.lane_as<ChannelRef>(),
@@ -318,8 +324,10 @@ void Client::Impl::settle_host_channel() {
         // A queue pair in error is left to Client::reclaim(), as on the other channels.
         if (!waits || nic.state(host_channel->queue_pair(slot)) != rdma::QpState::kReadyToSend) continue;
         if (auto done = reset_queue(*host_channel, *session, host_queue_id()); !done.ok())
-            log_warn("slot {} owes answers to an earlier transfer of client {}: {}", slot, identity.name,
-                     done.error().message);
+            log_warn(
+                "the SSD of slot {} still owes completions of an earlier transfer, and client {} could not "
+                "reset that queue: {}",
+                slot, identity.name, done.error().message);
     }
 }
 
@@ -356,7 +364,7 @@ Result<bool> Client::Impl::refresh_map() {
     if (now.map.version <= views.back().map.version) return false;
     if (now.ssds.size() != sessions.size())
         return error(Errc::kUnsupported,
-                     "the array has {} SSDs now, the client is connected to {}; connect anew",
+                     "the array has {} SSDs now, the client is connected to {}; connect a new client",
                      now.ssds.size(), sessions.size());
     GN_TRY(lane_map.publish(now.map));
     GN_TRY(host_map.publish(now.map));

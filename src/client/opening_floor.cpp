@@ -56,18 +56,17 @@ std::string OpeningFloor::why_it_stays(nvme::VolumeId volume) const {
     const std::uint64_t in_doubt = in_doubt_.load(std::memory_order_relaxed);
     if (in_doubt != 0)
         return fmt::format(
-            "volume id {}: {} writes failed, and an SSD may have done what another has not: trims since then "
-            "take room on the SSDs until the volume is renewed, or opened for writing again",
+            "volume id {}: {} writes failed and may have been carried out on some SSDs only: the SSDs need "
+            "space for each trim since then until the volume is renewed, or opened for writing again",
             volume, in_doubt);
     if (tracker_.overrun())
         return fmt::format(
-            "volume id {}: more than {} writes were sent after one that has not ended: trims take room on "
-            "the "
-            "SSDs until it has",
+            "volume id {}: more than {} writes were sent after a write that has not ended: the SSDs need "
+            "space for each trim until that write has ended",
             volume, gnor::kResolvedBits);
     return fmt::format(
-        "volume id {}: write {} of this opening has not ended for {} s (or nobody waits for it): trims since "
-        "then take room on the SSDs until it has",
+        "volume id {}: write {} of this opening has not ended for {} s (or no caller waits for it): the SSDs "
+        "need space for each trim since then until that write has ended",
         volume, tracker_.floor() + 1, std::chrono::seconds(kStuck).count());
 }
 

@@ -31,7 +31,7 @@ SsdSession::SsdSession(rdma::Nic& nic, const SsdAddress& ssd, const ClientIdenti
 Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
     const std::lock_guard lock(mutex_);
     if (host_ == nullptr)
-        return error(Errc::kState, "there is no association with {}; reclaim makes a new one",
+        return error(Errc::kState, "there is no association with {}; reclaim() makes a new association",
                      ssd_.subsystem_nqn);
     return host_;
 }

@@ -35,7 +35,8 @@ Result<Address> parse(const std::string& text) {
         v6.sin6_port = htons(rdma::kRocePort);
         out.length = sizeof v6;
     } else {
-        return error(Errc::kInvalidArgument, "'{}' is no IP address; the udp wire takes no names", text);
+        return error(Errc::kInvalidArgument,
+                     "'{}' is not an IP address; the udp wire needs IP addresses, not host names", text);
     }
     return out;
 }
@@ -59,7 +60,9 @@ bool on_loopback(const std::string& address) {
 Result<std::string> local_address_for(const std::string& peer) {
     GN_ASSIGN(const Address to, parse(peer));
     const int fd = ::socket(to.bytes.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0) return error(Errc::kIo, "no socket for the way to {}: {}", peer, std::strerror(errno));
+    if (fd < 0)
+        return error(Errc::kIo, "no socket can be opened to find the route to {}: {}", peer,
+                     std::strerror(errno));
     // Sends nothing: connect() makes the kernel look up the route, and getsockname() returns its source
     // address.
     sockaddr_storage from{};

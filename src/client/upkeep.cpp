@@ -69,8 +69,10 @@ void Client::Impl::keep_alive(SsdSession& session) {
         return;
     }
     if (note_lost(session))
-        log_warn("client {} has lost {} at {}: {}; it does without, until reclaim() reaches it",
-                 identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, kept.error().message);
+        log_warn(
+            "client {} has lost its connection to {} at {}: {}; it works without this SSD until reclaim() "
+            "reaches it again",
+            identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, kept.error().message);
     session.if_lost([&] {
         for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
         nic.disconnect(host_channel->queue_pair(slot));
@@ -100,7 +102,8 @@ void Client::Impl::look_for_refused_map() {
     host_channel->clear_refused_map();
     for (const auto& channel : channels) channel->clear_refused_map();
     const auto newer = refresh_map();
-    if (!newer.ok()) log_warn("client {} looks for a newer map: {}", identity.name, newer.error().message);
+    if (!newer.ok())
+        log_warn("client {} could not look for a newer array map: {}", identity.name, newer.error().message);
     const bool found = newer.ok() && *newer;
     map_pause = found ? std::chrono::milliseconds(0)
                       : std::min<std::chrono::milliseconds>(kMapPauseMax, map_pause * 2 + kMapLook);
@@ -124,8 +127,8 @@ void Client::Impl::grow_pools() {
         if (grown.ok()) continue;
         growth.next_try = now + kPoolPause;
         if (std::exchange(growth.complained, true)) continue;
-        log_warn("a channel of client {} stays with a pool of {} bytes: {}", identity.name,
-                 growth.channel->pool_bytes(), grown.error().message);
+        log_warn("a channel of client {} keeps its pool of {} bytes, because the pool cannot grow: {}",
+                 identity.name, growth.channel->pool_bytes(), grown.error().message);
     }
 }
 

@@ -35,7 +35,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     bool key(string_t& name) override {
         const auto& members = open_.back()->members;
         if (std::ranges::any_of(members, [&](const auto& m) { return m.name == name; }))
-            return fail(fmt::format("\"{}\" is there twice", name));
+            return fail(fmt::format("\"{}\" is given twice", name));
         key_ = name;
         return true;
     }

@@ -39,9 +39,10 @@ Result<std::vector<KnownNode>> read_known(const std::filesystem::path& file) {
     std::ostringstream text;
     text << in.rdbuf();
     const auto wrong = [&](const std::string& why) {
-        return error(Errc::kCorrupt,
-                     "{} does not say which SSDs there are ({}); remove it, with all nodes running",
-                     file.string(), why);
+        return error(
+            Errc::kCorrupt,
+            "{} does not list the SSDs of the nodes ({}); remove it and restart gnstord while all nodes run",
+            file.string(), why);
     };
     try {
         const json document = json::parse(text.str());

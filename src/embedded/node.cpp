@@ -84,7 +84,10 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
         if (server.ok())
             node->shm_ = std::move(server).value();
         else  // for example, if the folder is on a file system without sockets
-            log_warn("processes of this machine reach the node by packets alone: {}", server.error().message);
+            log_warn(
+                "processes of this machine can reach the node only over the udp wire, not over shared "
+                "memory: {}",
+                server.error().message);
     }
     return node;
 }
@@ -102,7 +105,9 @@ Result<void> Node::start_threads(const EmbeddedArrayOptions& options) {
         nic_threads = std::max({1u, threads / 3, threads > units ? threads - units : 0u});
     if (nic_threads == 0) nic_threads = 1;
     if (nic_threads > threads)
-        return error(Errc::kInvalidArgument, "{} NIC threads of {} engine threads; give at most as many",
+        return error(Errc::kInvalidArgument,
+                     "{} NIC threads are more than the {} engine threads; give at most as many NIC threads "
+                     "as engine threads",
                      nic_threads, threads);
     // GPU lanes cannot wake a thread, and waking one takes tens of microseconds. With spare cores, threads
     // therefore spin long enough that lanes issuing one command after another find them awake.
@@ -156,15 +161,14 @@ Result<void> Node::make_stores(const EmbeddedArrayOptions& options,
     if (missing.empty()) return {};
     const std::filesystem::space_info space = std::filesystem::space(options.directory, failed);
     if (!failed && space.available < needed)
-        return error(
-            Errc::kNoSpace,
-            "{} new SSDs of {} in {} take {} at once, and {} are free there; make room, or begin with "
-            "fewer or smaller ones (--ssds, --capacity)",
-            missing.size(), format_bytes(options.ssd_capacity_bytes), options.directory.string(),
-            format_bytes(needed), format_bytes(space.available));
+        return error(Errc::kNoSpace,
+                     "{} new SSDs of {} in {} need {} at once, but {} are free there; free disk space, or "
+                     "create fewer or smaller SSDs (--ssds, --capacity)",
+                     missing.size(), format_bytes(options.ssd_capacity_bytes), options.directory.string(),
+                     format_bytes(needed), format_bytes(space.available));
     for (const ssd::DriveOptions& drive : missing) {
         if (Result<void> one = ssd::make_store(drive); !one.ok())
-            return error(one.error().code, "{}; {} new SSDs take {} at once", one.error().message,
+            return error(one.error().code, "{}; {} new SSDs need {} at once", one.error().message,
                          missing.size(), format_bytes(needed));
         made.push_back(drive.file);
     }

@@ -157,7 +157,7 @@ Result<void> NodeArray::Impl::find_nodes() {
                              "the node at {} port {} cannot be asked for its SSDs: {}; start "
                              "it ('gnstor node --listen {}')",
                              where.address, where.port, found.error().message, where.address);
-            log_warn("the node at {} does not answer ({}); its {} SSDs are waited for", where.address,
+            log_warn("the node at {} does not answer ({}); gnstord waits for its {} SSDs", where.address,
                      found.error().message, known->ssds.size());
             node->known = *known;
             node->reachable.store(false, std::memory_order_relaxed);
@@ -171,7 +171,7 @@ Result<void> NodeArray::Impl::find_nodes() {
     if (written.ok() || earlier.empty()) return written;
     // Not fatal, for example on a full disk: the file of the earlier start is still readable, and needed only
     // while a node is down.
-    log_warn("{}; it says what was found at an earlier start", written.error().message);
+    log_warn("{}; the file keeps the SSDs that were found at an earlier start", written.error().message);
     return {};
 }
 
@@ -186,7 +186,7 @@ Result<void> NodeArray::Impl::open_ports() {
             ports.push_back(daemon::NvmfSsdPort::later(host->nic(), place++, ssd, std::move(port)));
         }
     if (place > placement::kMaxSlots)
-        return error(Errc::kInvalidArgument, "the nodes have {} SSDs; an array takes {}", place,
+        return error(Errc::kInvalidArgument, "the nodes have {} SSDs in all; an array has at most {}", place,
                      placement::kMaxSlots);
     return {};
 }
@@ -221,8 +221,9 @@ void NodeArray::Impl::look_at(NodeOfArray& node) {
     });
     const std::scoped_lock lock(mutex);
     if (!all && !node.changed)
-        log_warn("the node at {} has other SSDs than when this daemon started; restart it to take them",
-                 node.known.where.address);
+        log_warn(
+            "the node at {} has other SSDs than when this daemon started; restart the daemon to use them",
+            node.known.where.address);
     node.changed = !all;
 }
 
@@ -275,7 +276,7 @@ daemon::ArrayInfo NodeArray::inspect() {
         const std::scoped_lock lock(impl_->mutex);
         if (node->changed)
             info.warnings.push_back(fmt::format(
-                "the node at {} has other SSDs than when gnstord started; restart gnstord to take them",
+                "the node at {} has other SSDs than when gnstord started; restart gnstord to use them",
                 where));
     }
     return info;

@@ -108,7 +108,7 @@ Result<std::vector<ssd::SizePoint>> read_points(const Section& drive, const std:
         GN_ASSIGN(const ssd::SizePoint point, read_point(drive.section(each, fmt::format("{}[{}]", key, i))));
         if (i != 0 && point.bytes <= points.back().bytes)
             return drive.wrong(each.line, fmt::format("{}[{}].bytes", key, i),
-                               "is {}, after {}; sizes ascend", point.bytes, points.back().bytes);
+                               "is {}, after {}; sizes must ascend", point.bytes, points.back().bytes);
         points.push_back(point);
     }
     return Result<std::vector<ssd::SizePoint>>(std::move(points));

@@ -44,11 +44,12 @@ CommandExecutor::CommandExecutor(const VolumeRef& volume, ChannelRef channel, ss
       writable_(volume.mode == VolumeMode::kWrite) {
     if (watch_.inherited_loss())
         log_error(
-            "gateway of volume {}: writes that an earlier gateway answered and that were not flushed may be "
-            "lost{}: the first flush of each host fails. Unmount it on its hosts, check the file system, and "
-            "start the gateway again",
+            "gateway of volume {}: acknowledged, unflushed writes of an earlier gateway may be lost{}: the "
+            "first flush of each host fails. Unmount it on its hosts, check the file system, and start the "
+            "gateway again",
             options_.volume,
-            options_.predecessor ? ", as their SSDs were" : " (what it left of them cannot be read)");
+            options_.predecessor ? " because their SSDs were lost"
+                                 : " (the record of that gateway cannot be read)");
 }
 
 ssd::NvmeQueue* CommandExecutor::add(std::unique_ptr<ssd::ServedQueue> queue) {
@@ -393,8 +394,8 @@ Status CommandExecutor::judge_older(const Work& work) {
     // Logged at the 1st, 2nd, 4th, 8th ... such read.
     if (std::has_single_bit(++counters_.older_reads) && !work.requests.empty())
         log_warn(
-            "gateway of volume {}: a read of {} blocks from {} met one whose newest version is doubtful on "
-            "every replica, torn by a power cut or rotten; its host gets {} ({} such reads so far)",
+            "gateway of volume {}: a read of {} blocks from block {} met a block whose newest version is "
+            "torn by a power cut or corrupt on every replica; the host gets {} ({} such reads so far)",
             options_.volume, work.requests[0].blocks, work.requests[0].block,
             options_.serves_older ? "the older version" : "a media error until the block is written again",
             counters_.older_reads);

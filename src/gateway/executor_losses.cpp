@@ -21,8 +21,7 @@ constexpr std::uint32_t kRestLooks = 10;  // calls, 100 ms apart, before an outd
 void CommandExecutor::see_map() {
     if (!watch_.look_at(*volume_.operation().map, changing_ != 0)) return;
     log_error(
-        "gateway of volume {}: SSDs with all replicas of writes that were answered and not flushed were "
-        "lost: "
+        "gateway of volume {}: SSDs that held all replicas of acknowledged, unflushed writes were lost: "
         "flushes fail from now on. Unmount it on its hosts, start the gateway again and check the file "
         "system",
         options_.volume);

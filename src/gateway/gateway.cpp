@@ -131,9 +131,10 @@ constexpr Step<Gateway::Impl> Gateway::Impl::kOpen[] = {
 Result<void> Gateway::Impl::check_options() {
     if (client.lanes() != simt::LanesKind::kCpu)
         return error(Errc::kInvalidArgument,
-                     "a gateway is work of this machine's CPU: its client needs CPU lanes");
+                     "a gateway runs on this machine's CPU; give it a client with CPU lanes");
     if (options.channel >= client.channel_count())
-        return error(Errc::kInvalidArgument, "the client has {} channels, there is no number {}",
+        return error(Errc::kInvalidArgument,
+                     "the client has {} channels, numbered from 0; there is no channel {}",
                      client.channel_count(), options.channel);
     if (options.command_timeout_ms == 0)
         return error(Errc::kInvalidArgument, "a gateway's commands need a timeout of at least 1 ms");
@@ -308,7 +309,7 @@ void Gateway::Impl::reclaim() {
     reclaim_pace.ended(began, Clock::now(), quiet || others_waited);
     if (!quiet) return;
     if (done.ok())
-        log_info("gateway of volume {}: connections to its SSDs were made anew", options.volume);
+        log_info("gateway of volume {}: connections to its SSDs were established again", options.volume);
     else
         log_warn("gateway of volume {}: not all SSDs can be reached: {}", options.volume,
                  done.error().message);
@@ -341,12 +342,12 @@ void Gateway::Impl::renew() {
     reactor->wake();
     next_renewal = Clock::now() + (volume->renewing() ? kRenewPause : kRenewAfter);
     if (renewed)
-        log_info("gateway of volume {}: writes had failed on a part of their SSDs; a new epoch was begun",
+        log_info("gateway of volume {}: writes had failed on some of their SSDs; a new epoch was started",
                  options.volume);
     else if (quiet && !std::exchange(told_of_renewal, true))
         log_warn(
-            "gateway of volume {}: writes have failed on a part of their SSDs, and no new epoch can be "
-            "begun yet: {}",
+            "gateway of volume {}: writes have failed on some of their SSDs, and no new epoch can be started "
+            "yet: {}",
             options.volume, done.error().message);
     if (renewed) told_of_renewal = false;
 }

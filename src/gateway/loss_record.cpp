@@ -53,17 +53,17 @@ Result<LossRecord> decode_loss_record(std::span<const std::byte> bytes) {
     if (bytes.size() != kLossRecordBytes)
         return error(Errc::kCorrupt, "it has {} bytes, not {}", bytes.size(), kLossRecordBytes);
     std::memcpy(&image, bytes.data(), sizeof image);
-    if (image.magic != kMagic) return error(Errc::kCorrupt, "it does not begin as such a record does");
+    if (image.magic != kMagic) return error(Errc::kCorrupt, "its first bytes are not those of such a record");
     if (image.format != kFormat)
         return error(Errc::kUnsupported, "it has format {}, this program knows {}", image.format, kFormat);
     if (image.crc != crc32c(bytes.data() + kChecked, bytes.size() - kChecked))
-        return error(Errc::kCorrupt, "its checksum does not fit");
+        return error(Errc::kCorrupt, "its checksum does not match");
     const bool flags = image.dirty <= 1 && image.lost <= 1 && image.told <= 1;
     const bool slots =
         image.map.slot_count <= placement::kMaxSlots &&
         std::all_of(std::begin(image.map.slots), std::end(image.map.slots),
                     [](const placement::Slot& s) { return s.state <= placement::SlotState::kDown; });
-    if (!flags || !slots) return error(Errc::kCorrupt, "it holds values that there are not");
+    if (!flags || !slots) return error(Errc::kCorrupt, "it holds flags or slot states out of range");
     LossRecord record;
     record.volume = image.volume;
     record.map = image.map;

@@ -41,17 +41,18 @@ Result<std::unique_ptr<RecordFile>> RecordFile::open(const std::filesystem::path
     if (fd < 0) return failed("opened", path);
     std::unique_ptr<RecordFile> file(new RecordFile(path, fd));
     if (::flock(fd, LOCK_EX | LOCK_NB) != 0)
-        return error(Errc::kBusy, "another gateway has the record {}; stop it first", path.string());
+        return error(Errc::kBusy, "another gateway uses the record {}; stop that gateway first",
+                     path.string());
     struct stat about {};
-    if (::fstat(fd, &about) != 0) return failed("looked at", path);
+    if (::fstat(fd, &about) != 0) return failed("checked", path);
     if (about.st_size != 0) return file;
     // Allocates the space, as zeroes, before the first answer; zeroes mean: no record yet.
-    if (!write_whole(fd, LossRecordBytes{}) || ::fsync(fd) != 0) return failed("made", path);
+    if (!write_whole(fd, LossRecordBytes{}) || ::fsync(fd) != 0) return failed("created", path);
     const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
     const int of_folder = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool stable = of_folder >= 0 && ::fsync(of_folder) == 0;
     if (of_folder >= 0) ::close(of_folder);
-    if (!stable) return failed("made stable in its folder", path);
+    if (!stable) return failed("made durable in its folder", path);
     return file;
 }
 

@@ -13,12 +13,14 @@ std::string volume_subsystem_nqn(const std::string& volume) {
 
 Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const VolumeToServe> volumes,
                                              ServeOptions options) {
-    if (volumes.empty()) return error(Errc::kInvalidArgument, "name a volume to be served");
+    if (volumes.empty())
+        return error(Errc::kInvalidArgument, "no volume to serve was given; name at least one volume");
     std::unique_ptr<ServedVolumes> served(new ServedVolumes);
     std::vector<nvmf::SubsystemConfig> subsystems;
     for (const VolumeToServe& volume : volumes) {
         if (volume.client == nullptr)
-            return error(Errc::kInvalidArgument, "volume {} needs a client to be served by",
+            return error(Errc::kInvalidArgument,
+                         "volume {} cannot be served without a client; give it a client",
                          volume.options.volume);
         GN_ASSIGN(std::unique_ptr<Gateway> opened, Gateway::open(*volume.client, volume.options));
         nvmf::SubsystemConfig subsystem;

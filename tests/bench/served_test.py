@@ -117,7 +117,7 @@ class Served(unittest.TestCase):
         self.assertIn("Wire: shm", told.stdout)
         refused = subprocess.run([GNSTOR, "--array", address, "bench", "pool"], capture_output=True, text=True, timeout=150)
         self.assertEqual(refused.returncode, 2)
-        self.assertIn("array of its own alone", refused.stderr)
+        self.assertIn("measures only an array that it creates itself", refused.stderr)
         self.assertEqual(self.gnstor("volume", "list")["volumes"], [])
 
     def test_one_nodes_ssds_are_measured_over_shared_memory_with_its_cpu_time(self):

@@ -52,7 +52,7 @@ class Access(Programs):
         self.cli("status", "--token-file", other, code=1, says="chmod 600")
         other.chmod(0o600)
         self.assertEqual(self.ask("status", "--token-file", other, code=1)["code"], "permission")
-        self.cli("volume", "delete", "v", "--as", "alice", "--token-file", other, code=1, says="not the daemon's")
+        self.cli("volume", "delete", "v", "--as", "alice", "--token-file", other, code=1, says="the token is wrong")
         other.write_text(token.read_text())
         self.assertEqual([v["name"] for v in self.ask("volume", "list", "--token-file", other)["volumes"]], ["v"])
         self.assertTrue(self.ask("status", "--dir", elsewhere, "--token-file", other)["map_in_force"])

@@ -23,7 +23,7 @@ class Bench(unittest.TestCase):
         shown = gnstor("bench", "--help")
         self.assertEqual(shown.returncode, 0, shown.stderr)
         # Those of load, whose help follows, are bench_examples' to run.
-        own = shown.stdout[:shown.stdout.index("what load takes")]
+        own = shown.stdout[:shown.stdout.index("options of load")]
         examples = re.findall(r"^ +gnstor bench (.+?)(?:  +\(.*)?$", own, re.M)
         self.assertEqual(len(examples), 3, shown.stdout)
         for option in ("--path", "--write-percent", "--clients", "--ssds", "--profile", "--output"):
@@ -50,7 +50,7 @@ class Bench(unittest.TestCase):
         for kind in ("model", "paper", "pool", "deengine", "wire"):
             ended = gnstor("--output", "json", "bench", kind)
             self.assertEqual((ended.returncode, ended.stdout), (2, ""), ended.stderr)
-            self.assertIn(f"bench {kind} prints tables alone", ended.stderr)
+            self.assertIn(f"bench {kind} prints only tables", ended.stderr)
             self.assertIn("--json FILE", ended.stderr)
 
     def test_wrong_words_end_with_2_and_are_named(self):

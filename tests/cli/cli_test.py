@@ -66,7 +66,7 @@ class Cli(unittest.TestCase):
         self.run_cli("volume", "share", "data", "--with", "bob", "--as", "carol", code=1, says="only the owner")
         self.assertEqual(len(self.ask("volume", "share", "data", "--with", "bob", "--as", "alice")["readers"]), 1)
         self.assertTrue(self.ask("volume", "share", "data", "--as", "alice")["world_readable"])
-        self.run_cli("volume", "release", "data", "--as", "alice", says="nobody")
+        self.run_cli("volume", "release", "data", "--as", "alice", says="was not open for writing")
         self.run_cli("volume", "delete", "data", "--as", "bob", code=1, says="only the owner")
         self.run_cli("volume", "delete", "data", "--as", "alice")
         self.assertEqual(self.ask("volume", "show", "data", code=1)["error"]["code"], "not_found")
@@ -129,7 +129,7 @@ class Cli(unittest.TestCase):
 
     def test_files_go_in_and_come_back(self):
         store = ["--store", os.path.join(self.temp.name, "store")]
-        self.run_cli("ls", *store, code=1, says="begins one")
+        self.run_cli("ls", *store, code=1, says="FILE` creates it")
         data = os.urandom(100_001)
         source, target = os.path.join(self.temp.name, "in"), os.path.join(self.temp.name, "out")
         with open(source, "wb") as f:

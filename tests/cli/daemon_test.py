@@ -89,7 +89,7 @@ class Daemon(Programs):
         second = self.root / "second"
         self.to_stop.append(second)
         self.cli("up", "--dir", self.dir, "--socket", self.root / "s2.sock", code=1, says="another gnstord runs on")
-        self.cli("up", "--dir", second, "--socket", self.dir / "gnstord.sock", code=1, says="for another folder")
+        self.cli("up", "--dir", second, "--socket", self.dir / "gnstord.sock", code=1, says="serves another folder")
         self.assertFalse((second / "ssd-0.store").exists())
         self.assertEqual(self.ask("status")["ssds"], 3)
         # Objects in a folder that a daemon serves: its SSDs are locked.

@@ -80,7 +80,7 @@ TEST(Doctor, NamesTheKernelDeviceThatHasThePort) {
     f.rdma_devices = {{"rxe0", "eth0", true, true}};
     expect_found(f, "udp-port", Verdict::kProblem, {"10.0.0.1", "rxe0", "rdma link delete rxe0"});
     f.rdma_devices.clear();
-    expect_found(f, "udp-port", Verdict::kProblem, {"not to be seen", "rdma link"});
+    expect_found(f, "udp-port", Verdict::kProblem, {"this user cannot see", "rdma link"});
 }
 
 TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
@@ -97,7 +97,7 @@ TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
 TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
     DoctorFacts f = healthy();
     f.ports[0].bind_error = EADDRNOTAVAIL;
-    expect_found(f, "udp-port", Verdict::kProblem, {"no address of this machine", "ip address"});
+    expect_found(f, "udp-port", Verdict::kProblem, {"not an address of this machine", "ip address"});
     f.ports[0].bind_error = EACCES;
     expect_found(f, "udp-port", Verdict::kProblem, {"cannot be bound"});
 }
@@ -126,9 +126,10 @@ TEST(Doctor, WarnsOfARoceAdapterButNotOfInfiniband) {
 TEST(Doctor, WantsAnMtuThatTakesABlock) {
     DoctorFacts f = healthy();
     f.interfaces.push_back({"eth1", 1500, false});
-    expect_found(f, "mtu", Verdict::kWarning, {"eth1", "1500", "packets of 1024", "ip link set eth1 mtu"});
+    expect_found(f, "mtu", Verdict::kWarning,
+                 {"eth1", "1500", "packets carry 1024 bytes", "ip link set eth1 mtu"});
     f.interfaces[1].mtu = 3000;
-    expect_found(f, "mtu", Verdict::kWarning, {"packets of 2048"});
+    expect_found(f, "mtu", Verdict::kWarning, {"packets carry 2048 bytes"});
     f.interfaces[1].mtu = 1000;
     expect_found(f, "mtu", Verdict::kProblem, {"no RoCE packet"});
     f.interfaces.clear();
@@ -143,12 +144,13 @@ TEST(Doctor, FindsTheRuleThatDropsThePort) {
     f.nft =
         "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority filter; policy drop;\n"
         "\t\tct state established accept\n\t}\n}\n";
-    expect_found(f, "firewall", Verdict::kProblem, {"nftables", "none accepts", "nft insert rule"});
+    expect_found(f, "firewall", Verdict::kProblem,
+                 {"nftables", "no rule accepts UDP port 4791", "nft insert rule"});
     f.nft.reset();
     expect_found(f, "firewall", Verdict::kUnknown, {"as root"});
     f.iptables = "-P INPUT ACCEPT\n";
     f.ip6tables = "-P INPUT DROP\n";
-    expect_found(f, "firewall", Verdict::kProblem, {"ip6tables drops what", "'ip6tables -I INPUT"});
+    expect_found(f, "firewall", Verdict::kProblem, {"ip6tables drops packets that", "'ip6tables -I INPUT"});
 }
 
 TEST(Doctor, WantsSocketBuffersForABurst) {
@@ -225,9 +227,9 @@ TEST(Doctor, NoticesVersionsThatDoNotFit) {
     f.stores[0].format_version = 3;
     expect_found(f, "versions", Verdict::kProblem, {"ssd-0.store", "format 3", "newer program"});
     f.stores[0].format_version = 1;
-    expect_found(f, "versions", Verdict::kProblem, {"format 1", "copy it out"});
+    expect_found(f, "versions", Verdict::kProblem, {"format 1", "copy its data out"});
     f.stores[0].is_store = false;
-    expect_found(f, "versions", Verdict::kProblem, {"is no store"});
+    expect_found(f, "versions", Verdict::kProblem, {"is not the store of an SSD"});
 }
 
 TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
@@ -235,14 +237,15 @@ TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
     f.parts = {{"node-0 at 10.0.0.1", "1.2.3"}, {"the gateway of disk at 10.0.0.3", "1.2.3"}};
     EXPECT_NE(finding(f, "versions").found.find("2 nodes or gateways too"), std::string::npos);
     f.parts.push_back({"node-1 at 10.0.0.2", "1.1.0"});
-    expect_found(f, "versions", Verdict::kProblem,
-                 {"of version 1.2.3", "node-1 at 10.0.0.2 of 1.1.0", "start what differs again"});
+    expect_found(
+        f, "versions", Verdict::kProblem,
+        {"of version 1.2.3", "node-1 at 10.0.0.2 of 1.1.0", "restart the processes of other versions"});
     EXPECT_EQ(finding(f, "versions").found.find("node-0"), std::string::npos) << "the odd one alone";
     f.daemon_version = "1.0.0";
     expect_found(f, "versions", Verdict::kProblem, {"gnstord of 1.0.0", "node-1"});
     f.daemon_version.reset();
     f.parts[2].version.clear();
-    expect_found(f, "versions", Verdict::kUnknown, {"node-1", "does not say", "start it again"});
+    expect_found(f, "versions", Verdict::kUnknown, {"node-1", "does not report its version", "restart it"});
     f.parts[0].version = "1.2.2";
     expect_found(f, "versions", Verdict::kProblem, {"node-0 at 10.0.0.1 of 1.2.2"});
 }
@@ -255,7 +258,7 @@ TEST(Doctor, WantsRoomForWhatStoresMayGrow) {
     f.stores[0].not_yet_on_disk = 2ull << 30;
     expect_found(f, "free-space", Verdict::kWarning, {"2 GiB", "Capacity Exceeded"});
     f.daemon_read_only = "the array is read-only: the disk is full";
-    expect_found(f, "free-space", Verdict::kProblem, {"gnstord", "read-only", "make room"});
+    expect_found(f, "free-space", Verdict::kProblem, {"gnstord", "read-only", "free disk space"});
     f.daemon_read_only.clear();
     f.free_bytes.reset();
     f.free_trouble = "no such device";

@@ -41,7 +41,7 @@ class Doctor(Programs):
             self.assertIn("to do: stop process", table)
         self.assertEqual(self.doctor()["udp-port"]["state"], "ok")
         other = self.doctor("--address", "192.0.2.99")["udp-port"]
-        self.assertIn("no address of this machine", other["found"])
+        self.assertIn("not an address of this machine", other["found"])
 
     def test_a_user_without_capabilities_is_told_and_one_with_sees_his_node(self):
         own = dict(line.split(":\t", 1) for line in pathlib.Path("/proc/self/status").read_text().splitlines())
@@ -102,7 +102,7 @@ class Doctor(Programs):
         self.assertEqual(newer["state"], "problem")
         self.assertIn("format 7", newer["found"])
         store.write_bytes(b"something else")
-        self.assertIn("is no store", self.doctor()["versions"]["found"])
+        self.assertIn("is not the store of an SSD", self.doctor()["versions"]["found"])
 
     def test_a_full_disk_is_found_before_it_is_met(self):
         self.assertIn(self.doctor("--dir", self.root)["free-space"]["state"], ("ok", "problem"))

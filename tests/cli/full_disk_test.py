@@ -185,7 +185,7 @@ class FullDisk(Programs):
         self.dir.mkdir()
         if self.small_disk(self.dir / "node-1", "size=8m") is None:
             self.skipTest("no tmpfs may be mounted here")
-        self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB", code=1, says="take")
+        self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB", code=1, says="need")
         self.assertEqual(list(self.dir.glob("node-*/ssd-*.store")), [])
         count("undone_set_ups")
 

@@ -245,14 +245,14 @@ class Nodes(Programs):
         self.until(lambda: not self.ask("status")["map_in_force"], "gnstord does not notice")
         late = self.cli("cat", "data")
         self.assertTrue(late.stdout == data, "other bytes for a command that begins while the node is away")
-        self.assertIn(b"does without", late.stderr)
+        self.assertIn(b"works without", late.stderr)
         count("kills")
         # The node comes back without one of its SSDs, under the gnstord that has known it with both.
         (self.dir / "node-1" / "ssd-1.store").write_bytes(b"damaged")
         # It waits in vain: as short as this machine allows, for the node has to begin in that time.
         for wait_s in (1, 5, 25):
             said = self.cli("up", "--wait", wait_s, code=1).stderr
-            if b"does not serve in time" not in said:
+            if b"did not start to serve in time" not in said:
                 break
         self.assertIn(b"restart gnstord", said)
         late = self.cli("cat", "data")
@@ -267,7 +267,7 @@ class Nodes(Programs):
             self.cli("up", "--wait", "1", code=1, says="was not in force within 1 s")
             # And longer than gnstord itself nobody waits for it.
             waiting = subprocess.Popen([GNSTOR, "up", "--wait", "3600"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-            self.assertIn(b"gnstord is up and waits", waiting.stderr.readline())
+            self.assertIn(b"gnstord is up, but the array is not ready yet", waiting.stderr.readline())
             self.kill(up["pid"])
             _, said = waiting.communicate(timeout=DEADLINE_S)
             self.assertEqual(waiting.returncode, 1)
@@ -457,11 +457,11 @@ class Nodes(Programs):
     def test_what_does_not_fit_is_said(self):
         self.ask("up", *SMALL)
         self.cli("put", self.write("f", b"x"), "--array", "http://127.0.0.1:9", code=1)
-        self.cli("up", "--nodes", "2", code=1, says="begun in one process")
+        self.cli("up", "--nodes", "2", code=1, says="created without nodes")
         self.ask("down")
         other = self.root / "other"
         self.to_stop.append(other)
-        self.cli("up", "--dir", other, "--nodes", "2", "--node-addresses", "127.0.0.1", code=1, says="2 nodes at 1 addresses")
+        self.cli("up", "--dir", other, "--nodes", "2", "--node-addresses", "127.0.0.1", code=1, says="2 nodes, but 1 addresses were given")
         self.cli("up", "--dir", other, "--nodes", "1", "--node-addresses", "192.0.2.1", *SMALL, code=1, says="did not start")
         self.refused_before_anything_is_made()
         done = subprocess.run([GNSTOR, "ls", "--array", f"unix:{self.root}/no.sock"], env=self.env,
@@ -471,7 +471,7 @@ class Nodes(Programs):
 
     def refused_before_anything_is_made(self):
         folder = self.root / "none"
-        for words, says in ((("--nodes", "2", "--ssds", "33"), "2 nodes of 33 SSDs are too many"),
+        for words, says in ((("--nodes", "2", "--ssds", "33"), "2 nodes of 33 SSDs each are too many"),
                             (("--nodes", "1", "--node-addresses", "--dir"), "is not an IP address"),
                             (("--nodes", "1", "--node-addresses", "../x"), "is not an IP address")):
             self.cli("up", *words, "--dir", folder, code=1, says=says)

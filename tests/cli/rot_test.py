@@ -161,10 +161,10 @@ class Rot(Programs):
             self.fail("no drive is in doubt")
         there = self.data[:-BLOCK] + bytes(BLOCK)  # it was stored once
         back = self.write("back", b"as it was")
-        self.cli("get", "data", back, code=1, says="'data': of 1 of its blocks the newest versions were torn")
+        self.cli("get", "data", back, code=1, says="'data': the newest version of 1 of its blocks is torn")
         self.assertEqual(back.read_bytes(), b"as it was")
         self.cli("cat", "data", code=1, says="--older")
-        said = self.cli("get", "data", back, "--older", "--output", "json", says="'data': 1 of its blocks are older versions")
+        said = self.cli("get", "data", back, "--older", "--output", "json", says="'data': 1 of its blocks were read in an older version")
         self.assertEqual(json.loads(said.stdout)["older_blocks"], 1)
         self.assertEqual(back.read_bytes(), there)
         self.assertEqual(self.cli("cat", "data", "--older").stdout, there)

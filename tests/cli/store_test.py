@@ -41,7 +41,7 @@ class Store(Programs):
         return found
 
     def test_files_of_every_size_come_back_byte_for_byte(self):
-        self.cli("ls", "--store", self.store, code=1, says="begins one")
+        self.cli("ls", "--store", self.store, code=1, says="FILE` creates it")
         sizes = (0, 1, 511, 512, 4095, 4096, 4097, 65535, 65536, 65537, (4 << 20) - 1, 4 << 20, (5 << 20) + 1)
         wanted = {}
         for size in sizes:
@@ -166,7 +166,7 @@ class Store(Programs):
         self.ask("down", "--dir", self.store)
         for words in (("get", "object", self.root / "out"), ("cat", "object"), ("ls",)):
             self.objects(*words)
-        self.objects("get", "doubtful", self.root / "half", code=1, says="not whole")
+        self.objects("get", "doubtful", self.root / "half", code=1, says="is incomplete")
         self.objects("put", self.write("more", b"more"))
         self.objects("put", self.write("doubtful", b"other"), code=1, says="killed")
         self.ask("up", "--dir", self.store)
@@ -231,13 +231,13 @@ class Store(Programs):
         self.assertNotIn(b"is removed", said)
         store.write_bytes(old)
         said = self.objects("put", self.write("next", b"next")).stderr
-        self.assertIn(b"the put of 'begun' was interrupted before its end; what there was of it is removed", said)
+        self.assertIn(b"an earlier put of 'begun' was interrupted; its incomplete object is removed", said)
 
     def test_a_drive_under_another_name_is_missing_and_no_new_one_takes_its_place(self):
         self.objects("put", self.write("object", self.random.randbytes(300_000)), *SMALL)
         for name in ("ssd-01.store", "ssd-+0.store", "ssd- 0.store", "ssd-4294967296.store"):
             (self.store / "ssd-0.store").rename(self.store / name)
-            self.objects("ls", code=1, says="holds 1 SSD stores, but numbers up to 1")
+            self.objects("ls", code=1, says="holds 1 SSD stores (ssd-N.store), numbered up to 1")
             self.objects("put", self.root / "object", "more", code=1, says="some are missing")
             self.assertEqual({path.name for path in self.stores()}, {name, "ssd-1.store"})
             (self.store / name).rename(self.store / "ssd-0.store")
@@ -315,7 +315,7 @@ class Store(Programs):
         for path in self.stores():
             path.unlink()
         for words in (("ls",), ("put", self.root / "kept", "new")):
-            self.objects(*words, code=1, says="bring them back")
+            self.objects(*words, code=1, says="put them back into the folder")
             self.assertEqual(self.stores(), [], "a new SSD has the name of a missing one")
 
     def test_a_damaged_store_file_is_refused_with_its_name(self):

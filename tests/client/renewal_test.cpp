@@ -236,7 +236,7 @@ TEST(OpeningFloorTells, WhyItDoesNotMove) {
     EXPECT_FALSE(floor->is_held());
     *floor->last_sequence(false) += 1;
     carry_out(*floor, gnor::kResolvedBits);
-    EXPECT_NE(look_late().find("after one that has not ended"), std::string::npos);
+    EXPECT_NE(look_late().find("after a write that has not ended"), std::string::npos);
 }
 
 }  // namespace gnstor::test::renewal_test

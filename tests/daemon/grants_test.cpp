@@ -213,7 +213,8 @@ TEST_F(GrantsTest, RecordsOfTheLastTermAreNotFollowedByTermZero) {
     last.term = nvme::kLastTerm - 1;
     ASSERT_TRUE(store->save(last).ok());
     manager.reset();
-    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt, "none can follow");
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt,
+                 "too high for a next term");
 }
 
 TEST_F(GrantsTest, ADriveTooFarBehindIsNamedAndTheOthersServe) {

@@ -86,7 +86,8 @@ TEST_F(ManagerTest, ARebuildRefusesToGuessWhenADriveIsMissing) {
     array.boot();
     auto ports = array.ports();
     ports.pop_back();
-    expect_error(Manager::start(*store, ports, options, now), Errc::kState, "bring exactly its SSDs back");
+    expect_error(Manager::start(*store, ports, options, now), Errc::kState,
+                 "bring back exactly the SSDs of that array");
     refuse(1);
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kIo, "bring it back");
 }

@@ -216,7 +216,7 @@ TEST_F(ManagerTest, AReaderListIsBoundedWithAWayOut) {
     ASSERT_TRUE(create(a, "v").ok());
     for (std::uint32_t i = 0; i < nvme::kMaxReaders; ++i)
         ASSERT_TRUE(manager->share_volume(a, "v", client(fmt::format("r{}", i))).ok());
-    expect_error(manager->share_volume(a, "v", client("late")), Errc::kNoSpace, "everybody");
+    expect_error(manager->share_volume(a, "v", client("late")), Errc::kNoSpace, "share it with all clients");
     EXPECT_TRUE(manager->share_volume(a, "v", client("r0")).ok()) << "sharing twice changes nothing";
 }
 

@@ -205,7 +205,7 @@ TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
     sql("UPDATE volumes SET record = zeroblob(384)");
     expect_refused(Errc::kCorrupt, "the checksum of a volume is wrong");
     sql("DELETE FROM volumes");
-    expect_refused(Errc::kCorrupt, "of no volume");
+    expect_refused(Errc::kCorrupt, "of a volume that does not exist");
     sql("DELETE FROM creating; UPDATE array SET term = 8");
     expect_refused(Errc::kCorrupt, "the checksum of its array record is wrong");
     sql("UPDATE array SET term = 7; UPDATE retired SET epoch = 11");

@@ -129,7 +129,7 @@ TEST(Profiles, EveryMistakeIsNamedWithItsLineAndKey) {
         {"\"firmware_ns\": 276", "\"firmware_ns\": null", ":5: drive.firmware_ns: should be a number"},
         {"\"channels\": 8", "\"channels\": 0", ":6: drive.channels: is 0; give 1 to 1024"},
         {"\"channels\": 8", "\"chanels\": 8", ":6: drive.chanels: unknown key; known here: firmware_ns"},
-        {"\"channels\": 8", "\"channels\": 8, \"channels\": 9", ":6: \"channels\" is there twice"},
+        {"\"channels\": 8", "\"channels\": 8, \"channels\": 9", ":6: \"channels\" is given twice"},
         {"\"stripe_bytes\": 16384", "\"stripe_bytes\": 5000", ":4: drive: stripes of 5000 bytes"},
         {"\"channel_bytes_per_s\": 2e9", "\"channel_bytes_per_s\": 5",
          ":11: drive.channel_bytes_per_s: is 5"},

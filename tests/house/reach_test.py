@@ -108,7 +108,7 @@ class TheBase(unittest.TestCase):
                 self.assertEqual(reach.changed_since("HEAD~1"), (["file"], None))
                 pathlib.Path(folder, "new").write_text("untracked")
                 self.assertEqual(reach.changed_since("HEAD"), (["new"], None))
-                self.assertIn("no ancestor", reach.changed_since("other")[1])
+                self.assertIn("not an ancestor", reach.changed_since("other")[1])
                 self.assertIn("unknown", reach.changed_since("deadbeef")[1])
                 self.assertIn("no base", reach.changed_since(None)[1])
                 with tempfile.TemporaryDirectory() as shallow:

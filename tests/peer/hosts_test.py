@@ -286,7 +286,7 @@ class Hosts(Programs):
         self.array()
         self.assertIn("a part of an array", self.doctor("storage1")["udp-port"]["found"])
         self.assertIn("is free", self.doctor("client")["udp-port"]["found"], "another host's port is another")
-        self.assertIn("no address of this machine", self.doctor("client", ADDRESSES["storage1"])["udp-port"]["found"])
+        self.assertIn("not an address of this machine", self.doctor("client", ADDRESSES["storage1"])["udp-port"]["found"])
         count("doctors", 8)
 
 

@@ -181,7 +181,7 @@ def superblock_service_units(i):
     i.seal(0, 4092, 4092)
 
 
-@corruption("a promise of")
+@corruption("a capacity of")
 def superblock_promise(i):
     i.put(80, "Q", i.store.pages * 4096 + 4096)
     i.seal(0, 4092, 4092)
@@ -275,7 +275,7 @@ def record_names_another_block(i):
     i.seal_record(page)
 
 
-@corruption("which there is not")
+@corruption("its record has an unknown version")
 def record_kind(i):
     _, page = i.old_block()
     i.data[i.store.record_at(page) + 6] = 9
@@ -289,7 +289,7 @@ def erased_unit(i):
     i.data[i.store.record_at(first):i.store.record_at(first + i.store.per_unit)] = bytes(64 * i.store.per_unit)
 
 
-@corruption("say the same serial")
+@corruption("have the same serial")
 def serial_twice(i):
     used = [u for u in i.shard.units.values() if u.serial]
     for index in range(used[0].end):
@@ -359,7 +359,7 @@ def used_slot(i):
     raise AssertionError("no slot")
 
 
-@corruption("impossible slot")
+@corruption("impossible entry")
 def map_slot_remainder(i):
     at, page = used_slot(i)
     i.flip(at + 7, 0x80)
@@ -378,7 +378,7 @@ def map_slots_exchanged(i):
     i.seal_checkpoint()
 
 
-@corruption("with serial")
+@corruption("is impossible (serial")
 def unit_table(i):
     page = i.newest(journal.UNITS).page
     i.data[i.store.page_at(page) + 64 + 12] = 7  # a state that there is not

@@ -19,7 +19,7 @@ Result<void> Manager::commit(const Change& change) {
     if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
     if (unsure_) {  // records_, from which this change was made, may be out of date
         GN_TRY(reload());
-        return error(Errc::kBusy, "the record store failed and is read again; ask again");
+        return error(Errc::kBusy, "the record store failed, and gnstord has read it again; try again");
     }
     Result<void> saved = store_.save(change);
     if (saved.ok()) {
@@ -28,7 +28,7 @@ Result<void> Manager::commit(const Change& change) {
         return {};
     }
     save_trouble_ =
-        fmt::format("no change can be stored: {}; it is tried again every second", saved.error().message);
+        fmt::format("no change can be stored: {}; gnstord tries again every second", saved.error().message);
     unsure_ = true;
     (void)reload().ok();  // if this fails, sure() retries it before the next request
     return saved;
@@ -67,9 +67,7 @@ Error Manager::pending_error(const std::string& what, const Error& cause) const 
                       cause.code == Errc::kNoSpace || cause.code == Errc::kUnsupported;
     const Errc code = told ? cause.code : Errc::kBusy;
     if (!store_.lasting())
-        return error(code,
-                     "{} is not in force on every SSD: {}; it is tried again while this process lives, ask "
-                     "again later",
+        return error(code, "{} is not in force on every SSD: {}; this process keeps trying, ask again later",
                      what, cause.message);
     return error(code, "{} is recorded but not in force: {}; ask again later", what, cause.message);
 }
@@ -130,7 +128,8 @@ bool Manager::may_hold_grant(const GrantBound& bound) const {
 
 Result<void> Manager::activate(nvme::VolumeId volume) {
     GN_TRY(sure());
-    if (!records_.volumes.contains(volume)) return error(Errc::kNotFound, "VID {} is gone", volume);
+    if (!records_.volumes.contains(volume))
+        return error(Errc::kNotFound, "the volume with VID {} no longer exists", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     live_[volume].in_force = false;
     // Creations and deletions need every drive: a VID may not be reused before.

@@ -45,7 +45,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
         missing.slot = s;
         missing.state = "missing";
         missing.uuid = uuid_text(slot.ssd_uuid);
-        missing.trouble = "it was not found when gnstord started";
+        missing.trouble = "the SSD was not found when gnstord started";
         info.ssds.push_back(std::move(missing));
     }
     std::sort(info.ssds.begin(), info.ssds.end(),

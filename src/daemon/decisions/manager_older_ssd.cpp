@@ -35,7 +35,8 @@ std::uint32_t Manager::slot_of(const SsdUuid& uuid) const {
 void Manager::check_age(Drive& drive, std::uint64_t term) {
     const auto stored = records_.ssd_terms.find(drive.identity.uuid);
     if (stored != records_.ssd_terms.end() && term < stored->second)
-        set_older(drive, fmt::format("it has seen term {} and had stored term {}", term, stored->second));
+        set_older(drive, fmt::format("the newest term that it has seen is {}, but it had stored term {}",
+                                     term, stored->second));
 }
 
 void Manager::set_older(Drive& drive, const std::string& why) {
@@ -101,11 +102,10 @@ void Manager::drop_deleted(Takeover& t) {
         if (lacking && !held) gone.push_back(id);
     }
     for (const nvme::VolumeId id : gone)
-        forget_deleted(
-            t, id,
-            fmt::format("the records are an older copy (term {}; the SSDs have seen {}): volume '{}' was "
-                        "deleted since, and is removed from them",
-                        records_.term, t.newest_term, records_.volumes.at(id).name));
+        forget_deleted(t, id,
+                       fmt::format("the records are an older copy (term {}; the SSDs have seen {}): volume "
+                                   "'{}' was deleted since, and is removed from the records",
+                                   records_.term, t.newest_term, records_.volumes.at(id).name));
 }
 
 /// Removes a volume that every SSD has purged from records that are an older copy.
@@ -148,7 +148,7 @@ Result<void> Manager::drop_renamed(Takeover& t) {
         forget_deleted(
             t, id,
             fmt::format("the records are an older copy: volume '{}' (VID {}) was deleted since, another "
-                        "has its name, and it is removed from them",
+                        "volume has its name, and the deleted one is removed from the records",
                         records_.volumes.at(id).name, id));
     return {};
 }

@@ -24,8 +24,8 @@ std::string Manager::read_only() const {
 Result<void> Manager::check_not_behind(const Takeover& t, const Error& cause) const {
     const auto behind = [&](const std::string& serial, const std::string& what) {
         return error(Errc::kState,
-                     "SSD {} knows {} than the records, which cannot be brought up to date: {}; make that "
-                     "possible, or bring back the newest records",
+                     "SSD {} has {} than the records, and the records cannot be updated: {}; solve this, or "
+                     "bring back the newest records",
                      serial, what, cause.message);
     };
     for (std::size_t d = 0; d < drives_.size(); ++d) {
@@ -50,9 +50,9 @@ Result<void> Manager::start_read_only(Takeover& t, const Error& cause, std::uint
     if (!of_the_medium || unsure_ || records_.term == 0 || records_.map.version == 0) return cause;
     GN_TRY(check_not_behind(t, cause));
     read_only_ = fmt::format(
-        "the array is read-only: {}; volumes can be read, and until changes can be stored again, which is "
-        "tried "
-        "every second, nothing can be registered, created, opened for writing, shared or deleted",
+        "the array is read-only: {}; volumes can be read, but no client can be registered, and no volume "
+        "created, opened for writing, shared or deleted, until changes can be stored again, which gnstord "
+        "tries every second",
         cause.message);
     read_only_code_ = cause.code;
     save_trouble_.clear();
@@ -92,7 +92,8 @@ void Manager::become_writable(std::uint64_t now_ms) {
         if (!listed.ok()) drive.trouble = listed.error().message;
         t.seen.push_back(listed.ok() ? std::move(listed->records) : std::vector<nvme::VolumeRecord>());
     }
-    if (const Result<void> ours = check_not_behind(t, error(Errc::kState, "another gnstord has changed it"));
+    if (const Result<void> ours =
+            check_not_behind(t, error(Errc::kState, "another gnstord has changed the array"));
         !ours.ok()) {
         superseded_ = fmt::format("{}; restart this gnstord (term {})", ours.error().message, records_.term);
         return;

@@ -75,25 +75,25 @@ Result<std::uint64_t> Manager::next_term(const Takeover& t) {
         const bool lone =
             !t.store_empty && t.terms[d] > records_.term && t.terms[d] - records_.term > nvme::kTermLeapMost;
         if (!lone && t.terms[d] < nvme::kLastTerm - 1) continue;
-        return error(
-            Errc::kState,
-            "SSD {} has seen term {}, which no gnstord of this array has had (the records say {}) or "
-            "none can follow; stop what serves it, then 'gnstor ssd reset-term --term {}' on its "
-            "store",
-            drives_[d].identity.serial, t.terms[d], records_.term, std::max(records_.term, 1ul));
+        return error(Errc::kState,
+                     "SSD {} has seen term {}, which no gnstord of this array has had (the records say {}), "
+                     "or which is too high for a next term; stop the process that serves the SSD, then run "
+                     "'gnstor ssd reset-term --term {}' on its store",
+                     drives_[d].identity.serial, t.terms[d], records_.term, std::max(records_.term, 1ul));
     }
     const std::uint64_t newest = std::max(records_.term, t.newest_term);
     if (newest >= nvme::kLastTerm - 1)
         return error(Errc::kCorrupt,
-                     "the records say term {}, which none can follow: bring back a copy of the records, or "
-                     "move them away and let them be rebuilt from the SSDs",
+                     "the records say term {}, which is too high for a next term: bring back a copy of the "
+                     "records, or move the records away, and gnstord rebuilds them from the SSDs",
                      newest);
     for (std::size_t d = 0; d < drives_.size(); ++d)
         if (drives_[d].listed && drives_[d].older.empty() && newest + 1 - t.terms[d] > nvme::kTermLeapMost)
-            report_.warnings.push_back(fmt::format(
-                "SSD {} has seen term {} and takes none so far above it as {}; stop what serves it, then "
-                "'gnstor ssd reset-term --term {}' on its store",
-                drives_[d].identity.serial, t.terms[d], newest + 1, newest));
+            report_.warnings.push_back(
+                fmt::format("the newest term that SSD {} has seen is {}, and it refuses a term so far above "
+                            "that as {}; stop the process that serves the SSD, then run 'gnstor ssd "
+                            "reset-term --term {}' on its store",
+                            drives_[d].identity.serial, t.terms[d], newest + 1, newest));
     return newest + 1;
 }
 
@@ -146,11 +146,11 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
         std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
     for (std::size_t d = 0; volumes && d < drives_.size(); ++d)
         if (t.terms[d] == 0)
-            return error(
-                Errc::kState,
-                "SSD {} is new, but the others hold volumes with replicas on the one it stands for, and "
-                "the records are lost that would tell which: bring back that SSD's store, or the records",
-                drives_[d].identity.serial);
+            return error(Errc::kState,
+                         "SSD {} is new, but the other SSDs hold volumes with replicas on the SSD that it "
+                         "replaces, and the records that say which SSD that was are lost: bring back the "
+                         "store of the replaced SSD, or the records",
+                         drives_[d].identity.serial);
     return {};
 }
 
@@ -249,10 +249,10 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
         for (std::uint32_t s = 0; s < map.slot_count; ++s)
             used += map.slots[s].state == placement::SlotState::kIn ? 1 : 0;
         if (record.slot_count == map.slot_count && used == map.slot_count) continue;
-        return error(
-            Errc::kState,
-            "volume '{}' lies on an array of {} slots and {} SSDs are here; bring exactly its SSDs back",
-            record.name, record.slot_count, used);
+        return error(Errc::kState,
+                     "volume '{}' was placed on an array of {} slots, but {} SSDs are present; bring back "
+                     "exactly the SSDs of that array",
+                     record.name, record.slot_count, used);
     }
     GN_TRY(label_domains(map));
     t.change.map = map;
@@ -315,9 +315,9 @@ Result<void> Manager::plan_map(Takeover& t) {
             return error(Errc::kNoSpace, "the array has used up its map versions");
         for (const std::uint32_t s : missing_slots())
             report_.warnings.push_back(
-                fmt::format("the SSD of slot {} ({}) is missing: there is no volume, so the array gets a "
-                            "new map without it; to have it in the map, bring it back and start again before "
-                            "a volume is created",
+                fmt::format("the SSD of slot {} ({}) is missing: the array has no volume, so it gets a new "
+                            "map without this SSD; to have the SSD in the map, bring it back and restart "
+                            "gnstord before a volume is created",
                             s, uuid_text(records_.map.slots[s].ssd_uuid)));
         return map_from_ports(t, records_.map.version + 1);
     }
@@ -332,7 +332,7 @@ Result<void> Manager::plan_map(Takeover& t) {
     for (const Drive& drive : drives_)
         if (drive.slot == kNoSlot && drive.older.empty())
             report_.warnings.push_back(
-                fmt::format("SSD {} is a spare: slots are given out only while there is no volume",
+                fmt::format("SSD {} is a spare: an SSD gets a slot only while the array has no volume",
                             drive.identity.serial));
     return {};
 }

@@ -61,8 +61,7 @@ bool Manager::listed(const nvme::VolumeRecord& record) const {
 Result<nvme::VolumeRecord*> Manager::find(const std::string& name) {
     for (auto& [id, record] : records_.volumes)
         if (name == record.name) return &record;
-    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' shows those there are",
-                 name);
+    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' lists the volumes", name);
 }
 
 Result<void> Manager::check_client(nvme::ClientId client) const {
@@ -232,11 +231,11 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
     // later.
     for (const Drive& drive : drives_)
         if (drive.slot != kNoSlot && !drive.known)
-            return error(
-                Errc::kBusy,
-                "volume '{}' is not created before SSD {} has taken the array's map{}{}; it is tried "
-                "again by itself, ask again later",
-                request.name, drive.identity.serial, drive.trouble.empty() ? "" : ": ", drive.trouble);
+            return error(Errc::kBusy,
+                         "volume '{}' was not created: SSD {} has not taken the array's map yet{}{}; gnstord "
+                         "sends the map again by itself, try again later",
+                         request.name, drive.identity.serial, drive.trouble.empty() ? "" : ": ",
+                         drive.trouble);
     GN_TRY(check_none_missing(fmt::format("volume '{}' was not created", request.name)));
     for (int attempt = 0;; ++attempt) {
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
@@ -363,8 +362,8 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
     // A closed epoch that this client may have had: nothing is left to release.
     if (epoch < record.birth_epoch || epoch >= record.epoch)
         return error(Errc::kState,
-                     "epoch {} of volume '{}' is not {}'s to release: it is closed, another client's or was "
-                     "never opened",
+                     "epoch {} of volume '{}' cannot be released by {}: it is closed, belongs to another "
+                     "client, or was never opened",
                      epoch, record.name, client_name(client));
     if (byte_length == ~0ull) return {};
     return error(
@@ -401,10 +400,10 @@ Result<void> Manager::share_volume(nvme::ClientId owner, const std::string& name
         record.flags |= nvme::kVolumeWorldReadable;
     } else {
         if (record.reader_count >= nvme::kMaxReaders)
-            return error(
-                Errc::kNoSpace,
-                "volume '{}' is shared with {} clients, the most there can be; share it with everybody", name,
-                record.reader_count);
+            return error(Errc::kNoSpace,
+                         "volume '{}' is shared with {} clients, which is the maximum; share it with all "
+                         "clients instead",
+                         name, record.reader_count);
         record.readers[record.reader_count++] = reader;
     }
     return change_volume(record);

@@ -88,7 +88,7 @@ Result<SsdIdentity> NvmfSsdPort::identify(rdma::Nic& nic, SsdIdentity where, std
 Result<void> NvmfSsdPort::ensure_connected() {
     if (options_.reachable && !options_.reachable()) {
         host_.reset();
-        return error(Errc::kIo, "the node at {} does not answer; see its log, start it again",
+        return error(Errc::kIo, "the node at {} does not answer; see its log, and start the node again",
                      identity_.nic_address);
     }
     if (host_ && host_->connected()) return {};
@@ -113,7 +113,8 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
     // A reconnected SSD may have another store: list it before a command raises its term.
     const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
     const auto unlisted = [&] {
-        return error(Errc::kIo, "SSD {} is connected anew and was not listed yet", identity_.subsystem_nqn);
+        return error(Errc::kIo, "SSD {} was reconnected, and its volumes are not listed yet",
+                     identity_.subsystem_nqn);
     };
     if (raises && is_new_) return unlisted();
     nvme::Command command{};

@@ -45,10 +45,12 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         advice = "; is the program that serves it older than gnstord?";
     } else if (status == nvme::Status::kCommandSequenceError) {
         advice =
-            "; it takes no term so far above the newest that it has seen: start gnstord anew, whose log says "
-            "which term to give to 'gnstor ssd reset-term' on its store";
+            "; the SSD refuses a term so far above the newest that it has seen: restart gnstord, whose log "
+            "says which term to give to 'gnstor ssd reset-term' on the SSD's store";
     } else if (status == nvme::Status::kNotGranted) {
-        advice = "; it booted, or another gnstord asked it, since it was asked: it is asked again";
+        advice =
+            "; the SSD restarted, or another gnstord asked for its grant, after this gnstord did: gnstord "
+            "asks again";
     }
     return error(code, "SSD {} answered {} with \"{}\"{}", ssd, command, nvme::status_name(status), advice);
 }

@@ -44,18 +44,19 @@ std::optional<AccessRefusal> refuse_access(std::string_view path, std::string_vi
     // An Origin header shows that a page in a browser sends the request. All of these are refused: a page
     // that a user visits must not be able to manage an array that this machine can reach.
     if (!origin.empty())
-        return AccessRefusal{403, "this interface is not for pages of a browser (the request has an Origin)"};
+        return AccessRefusal{
+            403,
+            "this interface refuses requests of web pages in a browser (the request has an Origin header)"};
     if (token.empty() || path == "/healthz") return std::nullopt;
     const std::string_view given = bearer(authorization);
     if (given.empty())
         return AccessRefusal{
             401,
-            "a token is needed here: send 'Authorization: Bearer' and what the daemon's token "
-            "file holds (gnstord.token in its folder, gateway.token of a gateway; gnstor takes "
-            "--token-file)"};
+            "a token is required: send 'Authorization: Bearer TOKEN' with the contents of the daemon's token "
+            "file (gnstord.token in its folder, gateway.token of a gateway; gnstor takes --token-file)"};
     if (!same_secret(given, token))
         return AccessRefusal{401,
-                             "this token is not the daemon's; copy its token file anew (gnstord.token in its "
+                             "the token is wrong; copy the daemon's token file again (gnstord.token in its "
                              "folder, gateway.token of a gateway)"};
     return std::nullopt;
 }

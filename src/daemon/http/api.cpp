@@ -31,8 +31,7 @@ Result<nvme::VolumeRecord> Api::Impl::volume(const std::string& name) {
     GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, control.list_volumes());
     for (const nvme::VolumeRecord& record : all)
         if (name == record.name) return record;
-    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' shows those there are",
-                 name);
+    return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' lists the volumes", name);
 }
 
 Result<nvme::VolumeRecord> Api::Impl::volume(const Call& call) {

@@ -55,7 +55,7 @@ auto guarded(Read read) -> decltype(read()) {
     try {
         return read();
     } catch (const json::exception& e) {
-        return error(Errc::kCorrupt, "the answer is not one of gnstord's: {}", e.what());
+        return error(Errc::kCorrupt, "what answers is not gnstord: {}", e.what());
     }
 }
 

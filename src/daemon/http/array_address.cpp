@@ -49,7 +49,8 @@ Result<ArrayAddress> parse_array_address(std::string_view text) {
         return parse_host_port(rest, false);
     }
     return error(Errc::kInvalidArgument,
-                 "'{}' names no array; write unix:PATH of its socket, or http://HOST:PORT of its gnstord",
+                 "'{}' is not the address of an array; write unix:PATH of the socket of its gnstord, or "
+                 "http://HOST:PORT",
                  text);
 }
 
@@ -62,11 +63,10 @@ Result<HttpClientOptions> client_options(std::string_view array, const std::file
     options.port = where.port;
     const Result<std::string> token = read_token(token_file);
     if (!token.ok())
-        return error(
-            token.error().code,
-            "{} wants a token: {}; copy the daemon's token file (gnstord.token in its folder) and name "
-            "it with --token-file",
-            array, token.error().message);
+        return error(token.error().code,
+                     "{} requires a token: {}; copy the daemon's token file (gnstord.token in its folder) "
+                     "and name it with --token-file",
+                     array, token.error().message);
     options.token = *token;
     return options;
 }

@@ -124,7 +124,7 @@ void ConnectionPoller::end_overdue() {
     for (Place& place : places_) {
         if (place.stage == Stage::kFree || place.stage == Stage::kServing || now < place.until) continue;
         if (place.stage == Stage::kReading && !place.in.empty())
-            refuse(place, {408, "timed_out", "the request did not come whole in time"});
+            refuse(place, {408, "timed_out", "the whole request did not arrive in time"});
         else
             end(place);
     }
@@ -239,7 +239,9 @@ void ConnectionPoller::receive(Place& place) {
     const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
     if (n < 0 && try_again()) return;
     if (n < 0 || (n == 0 && place.in.empty())) return end(place);
-    if (n == 0) return refuse(place, {400, "invalid_argument", "not all of the request came"});
+    if (n == 0)
+        return refuse(place,
+                      {400, "invalid_argument", "the connection ended before the whole request arrived"});
     if (place.in.empty()) place.until = Clock::now() + options_.request;
     place.in.append(piece_.data(), static_cast<std::size_t>(n));
     look(place);

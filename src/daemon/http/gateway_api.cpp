@@ -30,19 +30,19 @@ const char* help_of_gateway(const std::string& counter) {
         {"failed", "Commands that failed on the volume."},
         {"malformed", "Capsules that broke the rules of the transport."},
         {"capsules", "Commands that arrived, of all kinds."},
-        {"reclaims", "How often connections to SSDs were made anew."},
+        {"reclaims", "How often connections to SSDs were established again."},
         {"record_writes", "Times that the record for a successor was written and synchronized."},
-        {"share_waits", "Commands that waited because the SSDs they go to had all places of their share."},
+        {"share_waits", "Commands that waited because their SSDs already had their full share of commands."},
         {"older_reads", "Reads of blocks whose newest version is doubtful on every replica."},
         {"connections_accepted", "Connections of hosts (admin and I/O queues) that were taken."},
-        {"connections_refused", "Connections rejected before Connect: what they asked for, or no room."},
-        {"connections_failed", "Connections ended for a broken rule or a time limit."},
-        {"connections_disconnected",
-         "Connections that ended as connections do, by their hosts for the most part."},
-        {"keep_alive_expired", "Controllers whose hosts fell silent past their keep-alive time."},
+        {"connections_refused",
+         "Connections rejected before Connect: the request cannot be granted, or resources are missing."},
+        {"connections_failed", "Connections ended after a protocol violation or a timeout."},
+        {"connections_disconnected", "Connections closed normally, mostly by their hosts."},
+        {"keep_alive_expired", "Controllers whose hosts exceeded their keep-alive timeout."},
     };
     const auto found = kHelp.find(counter);
-    return found == kHelp.end() ? "Of the gateway since it was started." : found->second;
+    return found == kHelp.end() ? "Counter of the gateway since it was started." : found->second;
 }
 
 json to_json(const GatewayInfo& g) {
@@ -79,29 +79,30 @@ std::string prometheus_text(const GatewayInfo& g, const RequestCounts& counts) {
                 fmt::format("volume=\"{}\",nqn=\"{}\"", PrometheusText::label(g.volume),
                             PrometheusText::label(g.subsystem_nqn)),
                 1);
-    text.one("gnstor_gateway_capacity_bytes", "gauge", "Of the volume.", g.capacity_bytes);
+    text.one("gnstor_gateway_capacity_bytes", "gauge", "Capacity of the volume.", g.capacity_bytes);
     text.one("gnstor_gateway_writable", "gauge", "1 while hosts may write; 0 from the loss of the lease on.",
              g.writable ? 1 : 0);
     text.one("gnstor_gateway_connections_open", "gauge", "Connections of hosts.", g.connections_open);
-    text.one("gnstor_gateway_commands_under_way", "gauge", "Commands that the SSDs have.", g.under_way);
-    text.one("gnstor_gateway_commands_waiting", "gauge", "Commands that were fetched and not begun yet.",
-             g.waiting);
-    text.one("gnstor_gateway_places", "gauge", "Commands under way at most.", g.places);
-    text.one("gnstor_gateway_places_of_one_ssd", "gauge", "Of these, for one SSD at most.",
-             g.places_of_one_ssd);
-    text.one("gnstor_gateway_places_of_many", "gauge", "Of these, for commands that go to many SSDs at most.",
-             g.places_of_many);
+    text.one("gnstor_gateway_commands_under_way", "gauge", "Commands in progress on the SSDs.", g.under_way);
+    text.one("gnstor_gateway_commands_waiting", "gauge",
+             "Commands that were fetched and are not started yet.", g.waiting);
+    text.one("gnstor_gateway_places", "gauge", "Largest number of commands in progress.", g.places);
+    text.one("gnstor_gateway_places_of_one_ssd", "gauge",
+             "Largest number of commands in progress for one SSD.", g.places_of_one_ssd);
+    text.one("gnstor_gateway_places_of_many", "gauge",
+             "Largest number of commands in progress that go to many SSDs.", g.places_of_many);
     text.family("gnstor_gateway_share_used", "gauge",
-                "Commands under way for the SSD of a slot; slot=\"many\": those that go to many.");
+                "Commands in progress for the SSD of a slot; slot=\"many\": commands that go to many SSDs.");
     for (std::size_t slot = 0; slot < g.ssds.size(); ++slot)
         text.sample("gnstor_gateway_share_used", fmt::format("slot=\"{}\"", slot), g.ssds[slot]);
     text.sample("gnstor_gateway_share_used", "slot=\"many\"", g.many);
-    text.one("gnstor_gateway_unflushed_changes", "gauge", "Answered changes that no flush has settled yet.",
-             g.unflushed);
+    text.one("gnstor_gateway_unflushed_changes", "gauge",
+             "Acknowledged changes that no flush has covered yet.", g.unflushed);
     text.one("gnstor_gateway_slots_gone", "gauge",
-             "Slots that lost their SSD since the last flush that settled all before it.", g.slots_gone);
+             "Slots that lost their SSD since the last flush that covered all earlier changes.",
+             g.slots_gone);
     text.one("gnstor_gateway_flushes_fail", "gauge",
-             "1 where answered writes may be lost with their SSDs, so that flushes fail.",
+             "1 if acknowledged writes may be lost with their SSDs, so that flushes fail.",
              g.flushes_fail ? 1 : 0);
     for (const auto& [name, value] : g.counters)
         text.one(fmt::format("gnstor_gateway_{}_total", name).c_str(), "counter", help_of_gateway(name),

@@ -44,7 +44,8 @@ std::string why_unreachable(const std::filesystem::path& socket) {
     struct stat info {};
     if (::stat(where.c_str(), &info) != 0)
         return errno == EACCES
-                   ? fmt::format("{} cannot be looked at: not yours", where)
+                   ? fmt::format(
+                         "the socket {} cannot be reached: this user has no permission for its folder", where)
                    : fmt::format("gnstord does not answer: there is no socket {}; 'gnstor up' starts one",
                                  where);
     if (!S_ISSOCK(info.st_mode)) return fmt::format("{} is not a socket; see --dir and --socket", where);
@@ -56,11 +57,11 @@ std::string why_unreachable(const std::filesystem::path& socket) {
     if (failed == ECONNREFUSED)
         return fmt::format(
             "gnstord does not answer: the socket {} is stale, its gnstord was killed; 'gnstor up' starts it "
-            "again with all that was acknowledged",
+            "again and recovers everything that was acknowledged",
             where);
     if (failed == EACCES || failed == EPERM)
         return fmt::format("the socket {} belongs to another user's gnstord", where);
-    return fmt::format("gnstord at {} ended the connection without an answer; ask again", where);
+    return fmt::format("gnstord at {} ended the connection without an answer; try again", where);
 }
 
 /// Blocks SIGPIPE in this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closes its connection
@@ -202,7 +203,7 @@ Result<client::OpenedVolume> HttpControlPlane::open_volume(nvme::ClientId client
               post("/v1/volumes/" + escaped(name) + "/open", {{"client", client}, {"mode", word}}));
     if (!answer.contains("volume") || !answer.contains("lease_ms") ||
         !answer.at("lease_ms").is_number_unsigned())
-        return error(Errc::kCorrupt, "the answer is not one of gnstord's: an opening without a lease");
+        return error(Errc::kCorrupt, "what answers is not gnstord: its answer to an opening has no lease");
     GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(answer.at("volume")));
     impl_->remember(record);
     return client::OpenedVolume{record, mode, answer.at("lease_ms").get<std::uint64_t>()};
@@ -214,7 +215,7 @@ Result<std::uint64_t> HttpControlPlane::renew_lease(nvme::ClientId client, nvme:
     GN_ASSIGN(const json answer, post("/v1/volumes/" + escaped(name) + "/renew",
                                       {{"client", client}, {"epoch", epoch}, {"volume", volume}}));
     if (!answer.contains("lease_ms") || !answer.at("lease_ms").is_number_unsigned())
-        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a renewal without a lease");
+        return error(Errc::kCorrupt, "what answers is not gnstord: its answer to a renewal has no lease");
     return answer.at("lease_ms").get<std::uint64_t>();
 }
 
@@ -243,7 +244,7 @@ Result<void> HttpControlPlane::delete_volume(nvme::ClientId owner, const std::st
 Result<std::vector<nvme::VolumeRecord>> HttpControlPlane::list_volumes() {
     GN_ASSIGN(const json answer, get("/v1/volumes"));
     if (!answer.contains("volumes") || !answer.at("volumes").is_array())
-        return error(Errc::kCorrupt, "the answer is not one of gnstord's: a list without volumes");
+        return error(Errc::kCorrupt, "what answers is not gnstord: its list of volumes has no volumes field");
     std::vector<nvme::VolumeRecord> all;
     for (const json& value : answer.at("volumes")) {
         GN_ASSIGN(const nvme::VolumeRecord record, volume_from_json(value));

@@ -139,14 +139,15 @@ Result<void> HttpServer::Impl::take_socket_path() {
     const std::string lock_path = path + ".lock";
     lock.emplace(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
     if (lock->fd < 0)
-        return error(Errc::kIo, "{} cannot make {}: {}", options.program, lock_path, std::strerror(errno));
+        return error(Errc::kIo, "{} cannot create the lock file {}: {}", options.program, lock_path,
+                     std::strerror(errno));
     const Error in_use =
         error(Errc::kBusy, "another {} answers at {}; {}", options.program, path, options.elsewhere);
     if (::flock(lock->fd, LOCK_EX | LOCK_NB) != 0) return in_use;
     struct stat info {};
     if (::lstat(path.c_str(), &info) != 0) return {};
     if (!S_ISSOCK(info.st_mode))
-        return error(Errc::kExists, "{} is there and is not a socket; remove it or choose another --socket",
+        return error(Errc::kExists, "{} exists and is not a socket; remove it or choose another --socket",
                      path);
     if (answers(options.socket)) return in_use;
     if (::unlink(path.c_str()) != 0)
@@ -170,7 +171,7 @@ bool HttpServer::Impl::open_listener(const sockaddr* address, socklen_t size) {
 Result<void> HttpServer::Impl::listen_unix() {
     if (options.socket_mode != 0600 && options.socket_mode != 0660)
         return error(Errc::kInvalidArgument,
-                     "a socket has mode 0600 or 0660, not {:04o}: it is all that guards it",
+                     "a socket has mode 0600 or 0660, not {:04o}: the mode is its only protection",
                      options.socket_mode);
     GN_TRY(take_socket_path());
     const sockaddr_un address = unix_address(options.socket);

@@ -16,33 +16,34 @@ const char* help_of(const std::string& counter) {
         {"flushes", "FLUSH commands."},
         {"trims", "Dataset management commands."},
         {"write_zeroes", "Write Zeroes commands."},
-        {"refused", "Commands refused for permission, place, map or epoch; some belong to normal work."},
+        {"refused", "Commands refused for permission, placement, map or epoch; some refusals are normal."},
         {"media_errors", "Reads that met a page which fails its checksums."},
         {"blocks_read", "Blocks of 4 KiB read by commands."},
         {"blocks_written", "Blocks of 4 KiB written by commands."},
-        {"pages_programmed", "Flash pages programmed, for whatever reason."},
+        {"pages_programmed", "Flash pages programmed, for all reasons together."},
         {"gc_pages_copied", "Flash pages copied by garbage collection."},
         {"syncs", "Times that the SSD made its flash stable."},
         {"scrubbed_pages", "Flash pages read by the scrub."},
         {"scrub_bad_pages", "Flash pages that the scrub found bad."},
         {"bad_units", "Erase units taken out of use."},
         {"lost_blocks", "Blocks that recovery could not find whole."},
-        {"doubtful_blocks", "Blocks whose newest version may have been torn: another replica is asked."},
+        {"doubtful_blocks", "Blocks whose newest version may be torn: they are read from another replica."},
         {"doubtful_volumes",
-         "Volumes whose older blocks are all in doubt, for records are lost; of each service unit."},
+         "Volumes whose older blocks are all in doubt because records are lost; each service unit counts its "
+         "own."},
         {"doubtful_reads", "Blocks read that were answered Doubtful."},
         {"young_units", "Service units with pages that a power cut could still put in doubt."},
         {"older_reads", "Blocks in doubt on every replica, read as their older version."},
         {"capsules", "Commands that arrived at the SSD's target, of all kinds."},
         {"connections_accepted", "Connections (admin and I/O queues) that the SSD's target took."},
-        {"connections_refused", "Connections rejected before Connect: what they asked for, or no room."},
-        {"connections_failed", "Connections ended for a broken rule or a time limit."},
-        {"connections_disconnected",
-         "Connections that ended as connections do, by their hosts for the most part."},
-        {"keep_alive_expired", "Controllers whose hosts fell silent past their keep-alive time."},
+        {"connections_refused",
+         "Connections rejected before Connect: the request cannot be granted, or resources are missing."},
+        {"connections_failed", "Connections ended after a protocol violation or a timeout."},
+        {"connections_disconnected", "Connections closed normally, mostly by their hosts."},
+        {"keep_alive_expired", "Controllers whose hosts exceeded their keep-alive timeout."},
     };
     const auto found = kHelp.find(counter);
-    return found == kHelp.end() ? "Of the SSD since it was opened." : found->second;
+    return found == kHelp.end() ? "Counter of the SSD since it was opened." : found->second;
 }
 
 }  // namespace
@@ -60,7 +61,8 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
              info.capacity_blocks * 4096);
     text.one("gnstor_provisioned_bytes", "gauge", "Capacity of all volumes times replicas.",
              info.provisioned_blocks * 4096);
-    text.family("gnstor_ssd_up", "gauge", "1 for an SSD that is here and did what it was asked last.");
+    text.family("gnstor_ssd_up", "gauge",
+                "1 for an SSD that is present and carried out the last command of gnstord.");
     std::set<std::string> names;
     for (const SsdInfo& ssd : info.ssds) {
         const std::string slot = ssd.slot == 0xFFFFFFFFu ? "spare" : fmt::format("{}", ssd.slot);

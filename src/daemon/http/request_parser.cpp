@@ -134,7 +134,7 @@ void RequestParser::take_request_line(std::string_view line) {
 void RequestParser::take_header(std::string_view name, std::string_view value) {
     if (same_name(name, "Transfer-Encoding"))
         return void(refuse(411, "invalid_argument",
-                           "a body is taken with Content-Length alone, not with Transfer-Encoding"));
+                           "a body needs Content-Length; Transfer-Encoding is not supported"));
     if (same_name(name, "Expect")) wants_continue_ = later_than_1_0_ && same_name(value, "100-continue");
     if (same_name(name, "Connection")) {
         closes_ = closes_ || lists(value, "close");
@@ -157,7 +157,7 @@ void RequestParser::take_length(std::string_view value) {
     if (*length > kMaxBodyBytes)
         return void(
             refuse(413, "too_large",
-                   fmt::format("the body has {} bytes; at most {} are taken", *length, kMaxBodyBytes)));
+                   fmt::format("the body has {} bytes; at most {} are allowed", *length, kMaxBodyBytes)));
     if (*length != 0 && !takes_body_)
         return void(refuse(400, "invalid_argument", fmt::format("{} takes no body", request_.method)));
     body_bytes_ = *length;

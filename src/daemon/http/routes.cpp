@@ -162,7 +162,7 @@ Response Routes::route(const Request& request, std::string& counted_as) const {
     if (request.body.size() > kMaxBodyBytes)
         return failed(
             413, "too_large",
-            fmt::format("the body has {} bytes; at most {} are taken", request.body.size(), kMaxBodyBytes));
+            fmt::format("the body has {} bytes; at most {} are allowed", request.body.size(), kMaxBodyBytes));
     const std::string_view target = request.target;
     const auto mark = target.find('?');
     const std::string_view path = target.substr(0, mark);
@@ -198,11 +198,11 @@ Response Routes::route(const Request& request, std::string& counted_as) const {
     }
     if (!allow.empty()) {
         Response response =
-            failed(405, "method_not_allowed", fmt::format("this resource knows {} only", allow));
+            failed(405, "method_not_allowed", fmt::format("this resource allows only {}", allow));
         response.allow = allow;
         return response;
     }
-    return failed(404, "not_found", "there is no such resource; GET /openapi.json describes those there are");
+    return failed(404, "not_found", "there is no such resource; GET /openapi.json describes all resources");
 }
 
 Response Routes::handle(const Request& request, std::string_view token) {

@@ -43,13 +43,12 @@ Result<std::string> read_token(const std::filesystem::path& file) {
     const ClosingDescriptor closes = owned(fd);
     struct stat info {};
     if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode))
-        return error(Errc::kInvalidArgument, "{} is no file that holds a token", file.string());
+        return error(Errc::kInvalidArgument, "the token file {} is not a regular file", file.string());
     if ((info.st_mode & kOthers) != 0)
-        return error(
-            Errc::kPermission,
-            "others may look at the token file {} (mode {:04o}); 'chmod 600' it, and make a new token "
-            "if they did (remove it, restart gnstord)",
-            file.string(), info.st_mode & 07777u);
+        return error(Errc::kPermission,
+                     "other users may read the token file {} (mode {:04o}); run 'chmod 600' on it, and if "
+                     "they have read it, make a new token (remove the file and restart gnstord)",
+                     file.string(), info.st_mode & 07777u);
     std::array<char, 1024> text{};
     const ssize_t got = ::read(fd, text.data(), text.size());
     std::string token(text.data(), got > 0 ? static_cast<std::size_t>(got) : 0);
@@ -57,7 +56,8 @@ Result<std::string> read_token(const std::filesystem::path& file) {
         token.pop_back();
     if (is_token(token)) return token;
     return error(Errc::kInvalidArgument,
-                 "{} holds no token: 16 to 256 letters, digits and -._~+/=; remove it, and gnstord makes one",
+                 "{} holds no valid token (16 to 256 letters, digits and -._~+/=); remove it, and gnstord "
+                 "creates a new one when it starts",
                  file.string());
 }
 

@@ -81,9 +81,9 @@ Result<void> check_record(const nvme::VolumeRecord& record) {
     else if (record.owner == 0)
         wrong = "it has no owner";
     else if (!clean_name(record.name))
-        wrong = "its name is not one";
+        wrong = "its name is not valid";
     else if (!clean_name(record.owner_name))
-        wrong = "its owner's name is not one";
+        wrong = "its owner's name is not valid";
     if (wrong != nullptr)
         return error(Errc::kCorrupt, "the record of VID {} is damaged: {}", g.volume, wrong);
     return {};

@@ -59,8 +59,8 @@ void SqliteDatabase::close() {
 
 Error SqliteDatabase::damaged(const std::string& what) const {
     return error(Errc::kCorrupt,
-                 "the record store {} is damaged or not one ({}); move it away and gnstord rebuilds it from "
-                 "the SSDs, or start with --quarantine-store",
+                 "the record store {} is damaged or is not a record store ({}); move it away, and gnstord "
+                 "rebuilds it from the SSDs, or start gnstord with --quarantine-store",
                  file_.string(), what);
 }
 
@@ -72,15 +72,16 @@ Error SqliteDatabase::failed(const char* what) const {
     if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR || wrong_header)
         return damaged(fmt::format("{}: {}", what, text));
     if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-        return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
+        return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that gnstord first",
                      file_.string());
     if (code == SQLITE_READONLY)
-        return error(Errc::kPermission,
-                     "the record store {} lies on a read-only file system; mount it writable, and start "
-                     "gnstord anew",
-                     file_.string());
+        return error(
+            Errc::kPermission,
+            "the record store {} lies on a read-only file system; mount it writable, and restart gnstord",
+            file_.string());
     if (code == SQLITE_FULL)
-        return error(Errc::kNoSpace, "the disk of the record store {} is full", file_.string());
+        return error(Errc::kNoSpace, "the disk of the record store {} is full; free some disk space",
+                     file_.string());
     return error(Errc::kIo, "the record store {} failed to {}: {}", file_.string(), what, text);
 }
 
@@ -96,7 +97,7 @@ Result<void> SqliteDatabase::open_file() {
     if (probe >= 0) ::close(probe);
     if (read_only_) read_only_lock_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
     if (read_only_lock_ >= 0 && ::flock(read_only_lock_, LOCK_EX | LOCK_NB) != 0)
-        return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that one first",
+        return error(Errc::kBusy, "the record store {} is in use by another gnstord; stop that gnstord first",
                      file_.string());
     sqlite3* raw = nullptr;
     constexpr int kReading = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
@@ -158,7 +159,7 @@ Result<void> SqliteDatabase::check_integrity() {
     if (sqlite3_step(check.get()) != SQLITE_ROW) return failed("check its integrity");
     const char* verdict = reinterpret_cast<const char*>(sqlite3_column_text(check.get(), 0));
     if (verdict == nullptr || std::strcmp(verdict, "ok") != 0)
-        return damaged(verdict == nullptr ? "no verdict" : verdict);
+        return damaged(verdict == nullptr ? "the integrity check gave no result" : verdict);
     return {};
 }
 

@@ -109,12 +109,11 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
             "{} is a database of another program, not a record store of gnstord; choose another file",
             db.file().string());
     } else if (schema > kStoreSchema) {
-        return error(
-            Errc::kUnsupported,
-            "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use that "
-            "one, or, "
-            "if none has ever been used here, move the file away and gnstord rebuilds it from the SSDs",
-            db.file().string(), schema, kStoreSchema);
+        return error(Errc::kUnsupported,
+                     "the record store {} was written by a newer gnstord (schema {}, this one knows {}); use "
+                     "that newer gnstord, or, if no newer gnstord was ever used here, move the file away: "
+                     "gnstord then rebuilds it from the SSDs",
+                     db.file().string(), schema, kStoreSchema);
     } else if (schema < 1) {
         return error(Errc::kCorrupt, "the record store {} has the impossible schema {}", db.file().string(),
                      schema);
@@ -195,7 +194,7 @@ Result<Records> SqliteRecordStore::Impl::read() {
     GN_TRY(db.each("SELECT vid FROM creating", [&](sqlite3_stmt* row) -> Result<void> {
         const std::int64_t id = sqlite3_column_int64(row, 0);
         if (id < 1 || id > 0xFFFF || !records.volumes.contains(static_cast<nvme::VolumeId>(id)))
-            return damaged("a creation under way is of no volume");
+            return damaged("the creation of a volume that does not exist is under way");
         records.creating.insert(static_cast<nvme::VolumeId>(id));
         return {};
     }));
@@ -332,10 +331,10 @@ Result<Records> SqliteRecordStore::load() {
 
 Result<void> SqliteRecordStore::save(const Change& change) {
     if (impl_->db.is_read_only())
-        return error(Errc::kPermission,
-                     "the record store {} lies on a read-only file system; mount it writable, and start "
-                     "gnstord anew",
-                     impl_->db.file().string());
+        return error(
+            Errc::kPermission,
+            "the record store {} lies on a read-only file system; mount it writable, and restart gnstord",
+            impl_->db.file().string());
     GN_TRY(impl_->db.run("BEGIN IMMEDIATE", "begin a change"));
     Result<void> written = impl_->write(change);
     if (written.ok()) written = impl_->db.run("COMMIT", "commit a change");

@@ -33,7 +33,8 @@ bool on_this_machine(const std::string& address) {
 
 Result<rdma::ShmNode::Place> place_of(const std::string& node) {
     const auto found = daemon::shm_of_node(node, rdma::kRocePort);
-    if (!found) return error(Errc::kNotFound, "that of the node {} is not to be seen by this user", node);
+    if (!found)
+        return error(Errc::kNotFound, "this user cannot see the shared-memory socket of the node {}", node);
     return rdma::ShmNode::Place{found->socket, found->process};
 }
 
@@ -58,12 +59,11 @@ struct RemoteArray::Impl {
     /// For SSDs in gnstord's own process: reached over shared memory, only from the same machine.
     Result<void> open_shm(const daemon::HttpClientOptions& gnstord, const std::string& array) {
         if (gnstord.socket.empty())
-            return error(
-                Errc::kUnsupported,
-                "the SSDs of {} lie in gnstord's own process, which this machine's programs reach by its "
-                "Unix socket (--array unix:PATH); for other machines start them as nodes ('gnstor up "
-                "--nodes 1')",
-                array);
+            return error(Errc::kUnsupported,
+                         "the SSDs of {} are in gnstord's own process, which this machine's programs reach "
+                         "by its Unix socket (--array unix:PATH); for other machines start them as nodes "
+                         "('gnstor up --nodes 1')",
+                         array);
         servers = "gnstord works";
         gnstord_socket = gnstord.socket;
         // Not bound to one process: after a restart another one serves there.
@@ -107,7 +107,8 @@ Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions&
     }
     for (const client::SsdAddress& ssd : view.ssds) {
         if (!elsewhere(ssd))
-            return error(Errc::kUnsupported, "the SSD at '{}' of {} is at no IP address, and others are",
+            return error(Errc::kUnsupported,
+                         "the SSD at '{}' of {} has no IP address, but other SSDs of this array have one",
                          ssd.nic_address, options.array);
         if (std::find(impl->nodes.begin(), impl->nodes.end(), ssd.nic_address) == impl->nodes.end())
             impl->nodes.push_back(ssd.nic_address);
