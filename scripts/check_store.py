@@ -47,7 +47,7 @@ def check(options):
     volumes = check_metadata(store, boot, found)
     sectors, shards = Sectors(store), []
     if boot and boot["state"] == "emptying":
-        found.note(PAGE, "the store was being emptied; its contents count no more")
+        found.note(PAGE, "the store was being emptied when its process ended; its contents are void")
     else:
         for index in range(store.service_units):
             shards.append(Shard(store, index, volumes or {}, sectors, found))
