@@ -47,7 +47,7 @@ def check(options):
     volumes = check_metadata(store, boot, found)
     sectors, shards = Sectors(store), []
     if boot and boot["state"] == "emptying":
-        found.note(PAGE, "the store was being emptied; its contents count no more")
+        found.note(PAGE, "the store was being emptied when its process ended; its contents are void")
     else:
         for index in range(store.service_units):
             shards.append(Shard(store, index, volumes or {}, sectors, found))
@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--records", action="store_true")
     parser.add_argument("--dump", metavar="FILE")
     parser.add_argument("--block", metavar="VID:VBA")
-    parser.add_argument("--quiet", action="store_true", help="print damage only, no notes")
+    parser.add_argument("--quiet", action="store_true", help="no notes")
     options = parser.parse_args()
     try:
         store, boot, volumes, found, counts = check(options)

@@ -32,7 +32,7 @@ class Shard:
         for serial, times in serials.items():
             if times > 1:
                 twice = [n for n, u in self.units.items() if u.serial == serial]
-                found.bad(store.record_at(twice[0] * store.per_unit), f"units {twice} have the same serial {serial}")
+                found.bad(store.record_at(twice[0] * store.per_unit), f"erase units {twice} have the same serial {serial}")
         self.find_loss()
         self.recover()
 
@@ -43,7 +43,8 @@ class Shard:
         newest = max((r.sequence for r in records if r.kind == SYSTEM), default=0) if told else 0
         if newest < told:
             self.found.bad(self.store.record_at(self.range[0] * self.store.per_unit),
-                           f"service unit {self.index}: records of pages are missing: the journal had reached page {told}, the newest there is {newest}")
+                           f"service unit {self.index}: records of pages are missing: the journal had reached page {told}, "
+                           f"but the newest page that was found is {newest}")
 
     def unit_of(self, page):
         return self.units[page // self.store.per_unit]
@@ -89,7 +90,7 @@ class Shard:
             if entry:
                 old = journal.get(entry.number)
                 if old and store.page(old.page) != store.page(page):
-                    self.found.bad(store.page_at(page), f"journal page {entry.number} is there twice, with different contents (pages {old.page}, {page})")
+                    self.found.bad(store.page_at(page), f"journal page {entry.number} exists twice, with different contents (pages {old.page}, {page})")
                 journal[entry.number] = entry
         for number in journal:
             self.bad_journal.pop(number, None)
@@ -100,13 +101,13 @@ class Shard:
         magic, version, kind, number, checkpoint, part, count, first, _, _, _, _ = HEADER.unpack_from(store.map, store.page_at(page))
         at = store.page_at(page)
         if magic != 0x4A534E47 or version != 1 or kind not in KIND_NAMES:
-            self.found.bad(at, f"journal page {record.sequence} (page {page}): its header is wrong (magic {magic:#x}, version {version}, type {kind})")
+            self.found.bad(at, f"journal page {record.sequence} (page {page}): its header is invalid: magic {magic:#x}, version {version}, type {kind}")
             return None
         if number != record.sequence or kind != record.epoch:
-            self.found.bad(at, f"page {page}: its header says journal page {number} of type {kind}, its record {record.sequence} of type {record.epoch}")
+            self.found.bad(at, f"page {page}: its header says journal page {number} of type {kind}, but its record says {record.sequence} of type {record.epoch}")
             return None
         if count > (PAGE - 64) // ENTRY_BYTES[kind] or (kind in (BEGIN, END) and count > 1):
-            self.found.bad(at, f"journal page {number}: its {count} entries do not fit into a page")
+            self.found.bad(at, f"journal page {number}: its header claims {count} entries, which do not fit")
             return None
         crc, = struct.unpack_from("<I", store.raw_record(page), 60)
         return JournalPage(number, kind, checkpoint, part, count, first, page, record.group, crc)
@@ -121,7 +122,7 @@ class Shard:
         parts = sorted((p for p in pages.values() if p.checkpoint == end.checkpoint and p.type != LOG and begin <= p.number < end.number),
                        key=lambda p: p.part)
         if [p.part for p in parts] != list(range(count)) or end.part != count or not parts or parts[0].type != BEGIN or parts[0].number != begin:
-            return None, f"of its {count} parts {len(parts)} can be read"
+            return None, f"only {len(parts)} of its {count} parts can be read, or they do not belong together"
         if crc32c(b"".join(struct.pack("<I", p.crc) for p in parts)) != crc:
             return None, "its checksum over its parts does not match"
         if any(a.number >= b.number for a, b in zip(parts, parts[1:])):
@@ -147,7 +148,8 @@ class Shard:
         used = [u for u in self.units.values() if u.serial]
         if 1 not in pages and any(not u.system for u in used):
             self.found.bad(self.store.record_at(self.range[0] * self.store.per_unit),
-                           f"service unit {self.index}: no complete checkpoint, and no journal from its first page")
+                           f"service unit {self.index}: it has no complete checkpoint, and the first page of its journal is missing: "
+                           "it is not known where its blocks are")
             return False
         return True
 
@@ -156,7 +158,8 @@ class Shard:
         first, units, per, buckets, bits, self.next_serial, self.begin_group, _ = struct.unpack_from("<8I", store.map, at + 64)
         self.begin_number = parts[0].number
         if (first, units, per, buckets, bits) != (self.range[0], len(self.range), store.per_unit, self.keys.buckets, self.keys.page_bits):
-            self.found.bad(at + 64, f"checkpoint {end.checkpoint}: it is of units {first} + {units} of {per} pages, {buckets} buckets of {bits} bits")
+            self.found.bad(at + 64, f"checkpoint {end.checkpoint}: it describes {units} units from unit {first} on, of {per} pages, "
+                                   f"and {buckets} buckets of {bits} bits, which is not this service unit")
         table, places, moved, seen = [], {}, [], 0
         for part in parts[1:]:
             at = store.page_at(part.page)
@@ -173,13 +176,15 @@ class Shard:
                 for key, blocks, epoch, sequence, _ in self.entries(part, "<QIIQQ"):
                     self.trims.add(key, key + blocks, (epoch, sequence, TRIM_CRC))
             elif part.type not in (FLOORS, RECORDS):
-                self.found.bad(at + 6, f"checkpoint {end.checkpoint}: part {part.part} is of type {part.type}")
+                self.found.bad(at + 6, f"checkpoint {end.checkpoint}: part {part.part} has the unexpected type {part.type}")
         if seen != self.keys.buckets or len(table) != len(self.range):
-            self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: {seen} buckets of {self.keys.buckets}, {len(table)} units of {len(self.range)}")
+            self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: it holds only {seen} buckets of {self.keys.buckets} "
+                           f"and {len(table)} units of {len(self.range)}")
         self.table = {number: row for number, row in zip(self.range, table)}
         for number, (serial, programmed, _, state, _) in self.table.items():
             if state > 5 or programmed > store.per_unit or serial >= self.next_serial:
-                self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: its entry of unit {number} is impossible (serial {serial}, {programmed} pages, state {state})")
+                self.found.bad(store.page_at(end.page), f"checkpoint {end.checkpoint}: it lists unit {number} in an impossible state: "
+                               f"with serial {serial}, {programmed} pages, state {state}")
         self.map = {key: where[max(where)] for key, where in places.items()}
         self.map.update((key, page) for key, page, _ in moved)
         self.counts["entries loaded"] = len(self.map)
@@ -191,7 +196,7 @@ class Shard:
                     continue
                 key, page = self.keys.read(part.first + i, slot)
                 if page is None or page // self.store.per_unit not in self.range:
-                    self.found.bad(self.store.page_at(part.page) + 64 + 64 * i, f"bucket {part.first + i}: an impossible entry {slot:#018x}")
+                    self.found.bad(self.store.page_at(part.page) + 64 + 64 * i, f"bucket {part.first + i}: an impossible slot {slot:#018x}")
                 else:
                     places.setdefault(key, {})[part.first + i] = page
 
@@ -237,7 +242,8 @@ class Shard:
                 continue
             for i, record in enumerate(self.entries(entry, LOG_RECORD.format)):
                 if not TRIM <= record[0] <= LOST_RECORDS:
-                    self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i, f"journal page {number}: a log record of the unknown type {record[0]}")
+                    self.found.bad(self.store.page_at(entry.page) + 64 + 32 * i,
+                                   f"journal page {number}: it holds a log record of type {record[0]}, which does not exist")
                 records.append(record)
         self.counts["log records"] = len(records)
         return records
@@ -302,7 +308,7 @@ class Shard:
             self.found.bad(self.store.oob_at, f"journal page {number} is missing")
         for number, (page, record) in self.bad_journal.items():
             if number not in rotten:
-                self.found.note(self.store.page_at(page), f"journal page {number} (page {page}) is torn, or a part of a checkpoint that is not needed")
+                self.found.note(self.store.page_at(page), f"journal page {number} (page {page}) is torn, or it is a part of a checkpoint that is not needed")
 
     # -- the map
 
@@ -381,14 +387,14 @@ class Shard:
                 del self.map[key]
                 continue
             if record is None:
-                self.found.bad(store.record_at(page), f"{name_of(key)}: its page {page} has no good record: reads fail")
+                self.found.bad(store.record_at(page), f"{name_of(key)}: its page {page} has no valid record: reads fail")
             elif record.kind == SYSTEM or record.vid << 32 | record.vba != key:
                 what = name_of(record.vid << 32 | record.vba) if record.kind != SYSTEM else f"journal page {record.sequence}"
-                self.found.bad(store.record_at(page), f"{name_of(key)}: its page {page} is now {what}; it is lost")
+                self.found.bad(store.record_at(page), f"{name_of(key)}: its page {page} now holds {what}; the block is lost")
             elif record.kind in (LOST, LOST_BOUND):
                 self.found.bad(store.record_at(page), f"{name_of(key)}: lost to a media error; reads fail until it is written again")
             if page in named:
-                self.found.bad(store.record_at(page), f"page {page} is named by {name_of(key)} and by {name_of(named[page])}")
+                self.found.bad(store.record_at(page), f"two blocks are mapped to page {page}: {name_of(key)} and {name_of(named[page])}")
             named[page] = key
         in_use = collections.defaultdict(set)
         for page in named:
@@ -396,7 +402,7 @@ class Shard:
         empty = {unit.number for unit, _ in self.suspects if in_use[unit.number] <= self.copied_in_their_group(unit)}
         for unit, page in self.suspects:
             say = self.found.note if unit.number in empty else self.found.bad
-            say(store.record_at(page), f"page {page}: its record is damaged, and what block it held is not known")
+            say(store.record_at(page), f"page {page}: its record is damaged, and it is not known which block it held")
         self.named = named
 
     def copied_in_their_group(self, unit):
@@ -425,7 +431,7 @@ class Shard:
             if page in self.named and page not in self.torn:
                 self.found.bad(at, f"{name_of(self.named[page])}: {sectors} of its page {page} fails its checksum: reads fail")
             else:
-                self.found.note(at, f"page {page}: {sectors} fails its checksum; no block reads from it")
+                self.found.note(at, f"page {page}: {sectors} fails its checksum; no block is mapped to the page")
 
     def state_of(self, page):
         record = self.store.record(page)

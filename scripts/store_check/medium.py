@@ -22,19 +22,20 @@ class Unit:
         for index, record in records.items():
             at = store.record_at(self.first + index)
             if record.version != 2 or record.kind not in (DATA, SYSTEM, LOST, LOST_BOUND):
-                found.bad(at, f"page {self.first + index}: its record has an unknown version ({record.version}) or kind ({record.kind})")
+                found.bad(at, f"page {self.first + index}: its record has version {record.version} and kind {record.kind}, one of which does not exist")
             if record.serial == 0:
-                found.bad(at, f"page {self.first + index}: unit serial 0; serials count from 1")
+                found.bad(at, f"page {self.first + index}: its record has unit serial 0, but serials begin at 1")
         if records:
             self.serial = max(r.serial for r in records.values())
             self.leftover = {index for index, r in records.items() if r.serial != self.serial}
             kinds = {r.kind == SYSTEM for r in records.values() if r.serial == self.serial}
             self.system = True in kinds
             if len(kinds) > 1:
-                found.bad(store.record_at(self.first), f"unit {number}: journal pages and blocks in one unit")
+                found.bad(store.record_at(self.first), f"unit {number}: it holds both journal pages and blocks; it may hold only one kind")
                 self.system = False
         if self.leftover:
-            found.note(store.record_at(self.first), f"unit {number}: {len(self.leftover)} page records are left of an erasure that a power cut interrupted")
+            found.note(store.record_at(self.first), f"unit {number}: {len(self.leftover)} pages of an earlier opening are left, "
+                       "because a power cut undid their erasure; they are ignored")
 
     def counts(self, index):
         return index < self.end and self.good[index] and index not in self.leftover

@@ -46,11 +46,11 @@ class Store:
         try:
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            raise OSError("a gnstord or node has it open") from None
+            raise OSError("it is in use: a drive has it open; stop the process that serves it") from None
         status = os.fstat(self.fd)
         self.bytes = status.st_size if stat.S_ISREG(status.st_mode) else os.lseek(self.fd, 0, os.SEEK_END)
         if self.bytes < PAGE:
-            raise Unusable(0, f"the store has {self.bytes} bytes, which is less than a superblock")
+            raise Unusable(0, f"the store has {self.bytes} bytes, less than a superblock")
         self.map = mmap.mmap(self.fd, self.bytes, access=mmap.ACCESS_READ)
         self.journal_pages = [0] * 64  # of each service unit, what the boot record tells of its journal
         self.records = {}  # of pages whose first copy is not the one that counts
@@ -61,7 +61,7 @@ class Store:
             raise Unusable(0, "superblock: the magic is not GNSTORE")
         self.version, = struct.unpack_from("<I", page, 8)
         if self.version != 4:
-            raise Unusable(8, f"superblock: format version {self.version}, not 4")
+            raise Unusable(8, f"superblock: it has format version {self.version}, but this program reads only version 4")
         if struct.unpack_from("<I", page, PAGE - 4)[0] != crc32c(page[:PAGE - 4]):
             raise Unusable(PAGE - 4, "superblock: its checksum does not match")
         page_bytes, = struct.unpack_from("<I", page, 12)
@@ -73,9 +73,9 @@ class Store:
         self.channels, self.dies, self.service_units = struct.unpack_from("<3I", page, 112)
         self.pages = self.units * self.per_unit
         if page_bytes != PAGE or oob_bytes != OOB:
-            raise Unusable(12, f"superblock: pages of {page_bytes} bytes with records of {oob_bytes}, not {PAGE} and {OOB}")
+            raise Unusable(12, f"superblock: it says pages of {page_bytes} bytes with records of {oob_bytes} bytes, but only {PAGE} and {OOB} exist")
         if not 0 < self.pages < 0xFFFFFFFF or not 1 <= self.service_units <= min(64, self.units) or not 1 <= self.channels * self.dies <= 65536:
-            raise Unusable(32, f"superblock: an impossible geometry ({self.units} units of {self.per_unit} pages, {self.service_units} service "
+            raise Unusable(32, f"superblock: it describes an impossible geometry ({self.units} units of {self.per_unit} pages, {self.service_units} service "
                                f"units, {self.channels} channels of {self.dies} dies)")
         up = lambda n: -(-n // PAGE) * PAGE
         if (self.metadata_bytes < PAGE or self.metadata_bytes % PAGE or self.metadata_at != 2 * PAGE
@@ -83,9 +83,9 @@ class Store:
                 or self.store_bytes != self.data_at + self.pages * PAGE):
             raise Unusable(48, "superblock: its areas are not where its geometry puts them")
         if self.capacity > self.pages * PAGE:
-            raise Unusable(80, f"superblock: a capacity of {self.capacity} bytes, more than its {self.pages} pages hold")
+            raise Unusable(80, f"superblock: its capacity of {self.capacity} bytes is larger than its {self.pages} pages")
         if self.bytes < self.store_bytes:
-            raise Unusable(56, f"the store is truncated: {self.bytes} bytes of {self.store_bytes}")
+            raise Unusable(56, f"the store is truncated: it has only {self.bytes} of its {self.store_bytes} bytes")
 
     def record_at(self, page):
         return self.oob_at + page * OOB
@@ -194,16 +194,16 @@ def check_metadata(store, boot, found):
         if whole:
             copies.append(max(whole, key=lambda header: header[0]))
             if len(whole) == 1 and any(any(head) for head in heads[1:]):
-                found.note(at, f"metadata: one of the two headers of copy {i} is not whole")
+                found.note(at, f"metadata: one of the two headers of copy {i} is damaged; the other is used")
         elif any(any(head[60:]) for head in heads):
-            found.bad(at, f"metadata: the header of copy {i} has rotted; it may have been the newest")
+            found.bad(at, f"metadata: the header of copy {i} was damaged after it was written; this copy may have been the newest")
         elif any(any(head) for head in heads):
             found.note(at, f"metadata: the header of copy {i} is torn")
     told = boot["metadata_generation"] if boot and boot["state"] != "emptying" else 0
     if told == GIVEN_UP:
         found.bad(store.metadata_at, "metadata: a recovery from an older copy was interrupted")
     elif told > max((copy[0] for copy in copies), default=0):
-        found.bad(store.metadata_at, f"metadata: there was generation {told}, of which no copy is there")
+        found.bad(store.metadata_at, f"metadata: it had reached generation {told}, but no copy of that generation exists")
     if not copies:
         return None
     generation, at, length, blob_crc = max(copies)
@@ -218,11 +218,12 @@ def read_state(blob, at, found):
     """Of the firmware's state, the volumes."""
     volumes = {}
     if len(blob) < 1588 or blob[:8] != b"DEESTAT1":
-        found.bad(at, "firmware state: no magic")
+        found.bad(at, "firmware state: it does not begin with its magic")
         return volumes
     version, total, _term, _slot, count, deleted, retired = struct.unpack_from("<IIQIIII", blob, 8)
     if version != 1 or total != 1584 + 392 * count + 8 * deleted + 4 * retired + 4 or total > len(blob):
-        found.bad(at + 8, f"firmware state: version {version} and {total} bytes do not fit {count} volumes, {deleted} deleted, {retired} retired")
+        found.bad(at + 8, f"firmware state: version {version} and {total} bytes do not match its {count} volumes, "
+                          f"{deleted} deleted volumes and {retired} retired units")
         return volumes
     if struct.unpack_from("<I", blob, total - 4)[0] != crc32c(blob[:total - 4]):
         found.bad(at + total - 4, "firmware state: its checksum does not match")
@@ -236,7 +237,7 @@ def read_state(blob, at, found):
         floor, = struct.unpack_from("<Q", blob, base + 384)
         name = blob[base + 56:base + 120].split(b"\0")[0].decode("utf-8", "replace")
         if vid <= last or not 1 <= capacity <= 1 << 32 or not 1 <= birth <= epoch or length > capacity * PAGE:
-            found.bad(at + base, f"firmware state: volume {vid} ('{name}') is impossible")
+            found.bad(at + base, f"firmware state: volume {vid} ('{name}') has impossible values")
         volumes[vid] = Volume(vid, epoch, birth, capacity, name, floor)
         last = vid
     return volumes

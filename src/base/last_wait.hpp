@@ -35,7 +35,8 @@ struct LastWait {
         log_error("{}, for {} s", what,
                   std::chrono::duration_cast<std::chrono::seconds>(complain_every * complaints).count());
         if (complaints < complaints_most) return;
-        log_error("{}: the process ends, as its memory cannot be given back", what);
+        log_error("{}: this process is terminated, because the memory that the wait protects cannot be freed",
+                  what);
         std::abort();
     }
 };

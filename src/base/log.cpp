@@ -21,8 +21,8 @@ LogLevel level_from_environment() noexcept {
     if (word == nullptr) return LogLevel::kWarn;
     const auto level = log_level_from(word);
     if (!level.has_value())
-        std::fprintf(stderr, "gnstor: GNSTOR_LOG=%s is no level; use debug, info, warn, error or off\n",
-                     word);
+        std::fprintf(stderr,
+                     "gnstor: GNSTOR_LOG=%s is not a log level; use debug, info, warn, error or off\n", word);
     return level.value_or(LogLevel::kWarn);
 }
 

@@ -142,7 +142,8 @@ struct Reactor::Impl {
         // Returning earlier would let the caller free what the thread still uses.
         LastWait{}(
             answered, lock, [&] { return done; },
-            "reactor " + name + ": no answer to a request; one of its pollers blocks");
+            "reactor " + name +
+                ": a request has not been answered, because one of the pollers of this reactor blocks");
     }
 
     void perform(const Request& request) {
@@ -194,8 +195,8 @@ struct Reactor::Impl {
             const int made = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
             if (made < 0) {
                 log_warn(
-                    "reactor {}: no event descriptor ({}); packets are noticed when a sleep of at most {} "
-                    "us ends",
+                    "reactor {}: cannot create an event descriptor ({}); arriving packets are noticed only "
+                    "when a sleep of at most {} us ends",
                     name, std::strerror(errno), std::max(options.sleep_max_us, options.sleep_deep_us));
                 return;
             }
@@ -306,10 +307,10 @@ Result<std::unique_ptr<Reactor>> Reactor::start(std::string name, ReactorOptions
     constexpr std::uint32_t kSleepLimitUs = 1'000'000;
     if (options.sleep_min_us == 0 || options.sleep_min_us > options.sleep_max_us ||
         options.sleep_max_us > kSleepLimitUs || options.sleep_deep_us > kSleepLimitUs)
-        return error(
-            Errc::kInvalidArgument,
-            "reactor {}: sleeps of {} to {} us make no sense; give 1 <= sleep_min_us <= sleep_max_us <= {}",
-            name, options.sleep_min_us, options.sleep_max_us, kSleepLimitUs);
+        return error(Errc::kInvalidArgument,
+                     "reactor {}: sleeps of {} to {} us are out of range; give 1 <= sleep_min_us <= "
+                     "sleep_max_us <= {}",
+                     name, options.sleep_min_us, options.sleep_max_us, kSleepLimitUs);
     auto impl = std::make_unique<Impl>();
     impl->name = std::move(name);
     impl->options = options;

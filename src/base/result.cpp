@@ -5,7 +5,10 @@
 namespace gnstor {
 
 void die_on_unchecked_result(const Error& error) noexcept {
-    std::fprintf(stderr, "gnstor: a Result was used without being checked: %s\n", error.message.c_str());
+    std::fprintf(
+        stderr,
+        "gnstor: the value of a failed Result was used without checking the Result for an error: %s\n",
+        error.message.c_str());
     std::abort();
 }
 

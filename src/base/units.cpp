@@ -74,7 +74,7 @@ struct Quantity {
 Result<Quantity> split(std::string_view text, std::string_view kind) {
     const std::string_view shown = text.substr(0, 64);
     std::string_view rest = trimmed(text);
-    if (rest.empty()) return error(Errc::kInvalidArgument, "an empty text is no {}", kind);
+    if (rest.empty()) return error(Errc::kInvalidArgument, "an empty text is not a {}", kind);
     if (rest.front() == '-')
         return error(Errc::kInvalidArgument, "'{}': a {} cannot be negative", shown, kind);
     Quantity q;
@@ -85,7 +85,7 @@ Result<Quantity> split(std::string_view text, std::string_view kind) {
             return error(Errc::kInvalidArgument, "'{}' is too large for a {}", shown, kind);
     }
     if (i == 0)
-        return error(Errc::kInvalidArgument, "'{}' is no {}: it must begin with a digit", shown, kind);
+        return error(Errc::kInvalidArgument, "'{}' is not a {}: it must begin with a digit", shown, kind);
     if (i < rest.size() && rest[i] == '.') {
         const std::size_t first = ++i;
         for (; i < rest.size() && is_digit(rest[i]); ++i) {

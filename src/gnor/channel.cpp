@@ -13,7 +13,7 @@ namespace {
 
 Result<void> check_options(const ChannelOptions& o) {
     if (o.ssds == 0 || o.ssds > placement::kMaxSlots)
-        return error(Errc::kInvalidArgument, "a channel for {} SSDs: give 1 to {}", o.ssds,
+        return error(Errc::kInvalidArgument, "a channel cannot have {} SSDs; give 1 to {}", o.ssds,
                      placement::kMaxSlots);
     if (o.depth < 2 || o.depth > 1024 || (o.depth & (o.depth - 1)) != 0)
         return error(Errc::kInvalidArgument, "channel depth {}: give a power of two of 2 to 1024", o.depth);
@@ -180,7 +180,7 @@ Channel::~Channel() {
 
 ChannelRef Channel::ref() const {
     if (auto here = lane_memory_.check_this_gpu(); !here.ok()) {
-        log_error("a channel is not for kernels of this thread: {}", here.error().message);
+        log_error("kernels that this thread launches cannot use a channel: {}", here.error().message);
         return ChannelRef::none(nvme::Status::kWrongLanes);
     }
     return ChannelRef(lane_memory_.lane_as<ChannelState>(), options_.lanes);
@@ -190,8 +190,8 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                                                     std::span<const std::byte> data,
                                                     std::uint32_t timeout_ms) {
     if (slot >= options_.ssds)
-        return error(Errc::kInvalidArgument, "command to slot {} of a channel with {} queue pairs", slot,
-                     options_.ssds);
+        return error(Errc::kInvalidArgument,
+                     "cannot send a command to slot {}: the channel has {} queue pairs", slot, options_.ssds);
     if (data.size() > kInCapsuleBytes)
         return error(Errc::kInvalidArgument, "{} bytes do not fit into a capsule: at most {}", data.size(),
                      kInCapsuleBytes);
@@ -224,7 +224,8 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
     if (!ticket.granted()) {
         free_slot(c, index);
         GN_TRY(access.commit());
-        return error(Errc::kState, "the queue pair of slot {} takes no command now: full or in error", slot);
+        return error(Errc::kState, "cannot send a command to slot {}: its queue pair is full or in error",
+                     slot);
     }
     command.command_id = command_id(c, index);
     nvme::Command* const capsule = c.queue(slot).capsules + send.slot(ticket.index);
@@ -370,8 +371,8 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
     }
     GN_TRY(access.commit());
     if (pending != 0)
-        return error(Errc::kTimedOut, "{} commands are still without an answer; reclaim their slots",
-                     pending);
+        return error(Errc::kTimedOut,
+                     "{} commands are still without an answer; reclaim the slots of their SSDs", pending);
     return {};
 }
 
@@ -391,7 +392,8 @@ Result<std::uint32_t> Channel::count_commands_in(const Region& region) {
 
 Result<void> Channel::reclaim(std::uint32_t slot) {
     if (slot >= options_.ssds)
-        return error(Errc::kInvalidArgument, "reclaim of slot {}: the channel has {}", slot, options_.ssds);
+        return error(Errc::kInvalidArgument, "cannot reclaim slot {}: the channel has {} slots", slot,
+                     options_.ssds);
     // From here on the NIC touches neither queues nor buffers of this queue pair.
     GN_TRY(nic_.reset_queue_pair(queue_pairs_[slot]));
     GN_ASSIGN(HostAccess access, HostAccess::begin(*this));

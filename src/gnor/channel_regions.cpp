@@ -9,13 +9,16 @@ namespace gnstor::gnor {
 
 Result<void> Channel::register_buffer(void* base, std::size_t bytes) {
     if (base == nullptr || bytes == 0)
-        return error(Errc::kInvalidArgument, "registering {} bytes at {}: there is nothing to register",
+        return error(Errc::kInvalidArgument,
+                     "cannot register {} bytes at {}: give an address that is not null, and at least 1 byte",
                      bytes, base);
     GN_TRY(simt::check_shared_memory(base, bytes, options_.lanes));
     auto* table = reinterpret_cast<RegionTable*>(nic_memory_.data() + layout_.regions);
     if (table->count == kMaxRegions && free_regions_.empty())
-        return error(Errc::kNoSpace, "{} regions are registered with this channel already; unregister one",
-                     kMaxRegions);
+        return error(
+            Errc::kNoSpace,
+            "cannot register a region: {} regions are registered with this channel already; unregister one",
+            kMaxRegions);
     GN_ASSIGN(const rdma::MemoryKeys keys,
               nic_.register_memory(base, bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
     const Region region{reinterpret_cast<std::uint64_t>(base), bytes, keys.lkey, keys.rkey};
@@ -52,17 +55,17 @@ Result<void> Channel::unregister_buffer(void* base) {
         if (entry.bytes == 0 || entry.base != reinterpret_cast<std::uint64_t>(base)) continue;
         GN_ASSIGN(const std::uint32_t commands, count_commands_in(entry));
         if (commands != 0)
-            return error(
-                Errc::kBusy,
-                "{} commands under way name the region at {}: a drive may still write there; wait for "
-                "them (quiesce), or end them (reclaim)",
-                commands, base);
+            return error(Errc::kBusy,
+                         "cannot unregister the region at {1}: {0} commands in flight use it, and a drive "
+                         "may still write there; wait for them (quiesce), or end them (reclaim)",
+                         commands, base);
         GN_TRY(nic_.deregister_memory({entry.lkey, entry.rkey}));
         entry = Region{};
         free_regions_.push_back(i);
         return write_cached_region(i, Region{});
     }
-    return error(Errc::kNotFound, "no region registered with this channel begins at {}", base);
+    return error(Errc::kNotFound,
+                 "cannot unregister memory at {}: no region registered with this channel begins there", base);
 }
 
 }  // namespace gnstor::gnor

@@ -21,14 +21,16 @@ Result<void> check_levels(const PoolOptions& o) {
         const std::uint32_t size = o.levels[l], below = o.levels[l - 1];
         ended = ended || size == 0;
         if (ended && size != 0)
-            return error(Errc::kInvalidArgument, "level {} of a pool, {} bytes, stands behind the last one",
-                         l, size);
+            return error(
+                Errc::kInvalidArgument,
+                "level {} of a pool has {} bytes, but a level of 0 bytes before it ends the list of levels",
+                l, size);
         if (ended) continue;
         if (!std::has_single_bit(size) || size <= below || size / below > kRatioMost ||
             size > kLevelBytesMost)
             return error(Errc::kInvalidArgument,
-                         "level {} of a pool, {} bytes, does not follow {}: give a power of two that is 2 to "
-                         "{} times as large, at most {}",
+                         "level {} of a pool, {} bytes, does not follow a level of {} bytes: give a power of "
+                         "two that is 2 to {} times as large, at most {}",
                          l, size, below, kRatioMost, kLevelBytesMost);
     }
     return {};
@@ -44,12 +46,13 @@ Result<void> check_pool(const PoolOptions& o) {
     if (o.bytes_max != 0 &&
         (o.bytes_max < o.bytes || o.bytes_max % kGrain != 0 || o.bytes_max > kPoolBytesMost))
         return error(Errc::kInvalidArgument,
-                     "channel pool that grows to {} bytes: give a multiple of {} from the {} it begins with "
-                     "to {}, or 0 for none",
+                     "channel pool that grows to {} bytes: give a multiple of {} from its initial size of {} "
+                     "to {}, or 0 for a pool that does not grow",
                      o.bytes_max, kGrain, o.bytes, format_bytes(kPoolBytesMost));
     if (o.bytes_max > o.bytes << (kMaxPoolSteps - 1))
         return error(Errc::kInvalidArgument,
-                     "channel pool that grows from {} to {} bytes: at most {} doublings; begin with more",
+                     "channel pool that grows from {} to {} bytes: it can double at most {} times; give a "
+                     "larger initial size",
                      o.bytes, o.bytes_max, kMaxPoolSteps - 1);
     return check_levels(o);
 }

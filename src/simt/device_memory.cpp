@@ -17,7 +17,7 @@ constexpr std::size_t kAlignment = 256;
 
 Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes, LanesKind lanes) {
     if (bytes == 0 || bytes > kBytesMax)
-        return error(Errc::kInvalidArgument, "lane memory of {} is absurd; ask for 1 B to {}",
+        return error(Errc::kInvalidArgument, "cannot allocate lane memory of {}; give 1 B to {}",
                      format_bytes(bytes), format_bytes(kBytesMax));
     GN_TRY(check_lanes(lanes));
     DeviceMemory memory;
@@ -40,8 +40,8 @@ Result<DeviceMemory> DeviceMemory::allocate(std::size_t bytes, LanesKind lanes) 
 
 Result<void> DeviceMemory::check_range(std::size_t offset, std::size_t bytes, const char* tried) const {
     if (offset > size_ || bytes > size_ - offset)
-        return error(Errc::kInvalidArgument, "cannot {} {} bytes at {}: lane memory has {}", tried, bytes,
-                     offset, size_);
+        return error(Errc::kInvalidArgument, "cannot {} {} bytes at {}: the lane memory has {} bytes", tried,
+                     bytes, offset, size_);
     return {};
 }
 
@@ -76,17 +76,17 @@ Result<void> DeviceMemory::download(std::size_t offset, void* to, std::size_t by
 }
 
 Result<void> DeviceMemory::look(std::size_t offset, std::span<std::uint64_t> to) const {
-    GN_TRY(check_range(offset, to.size_bytes(), "look at"));
+    GN_TRY(check_range(offset, to.size_bytes(), "read"));
     if (to.empty()) return {};
 #if GN_WITH_CUDA
     if (lanes_ == LanesKind::kGpu) {
         // Non-blocking: it does not wait for a kernel on the legacy default stream.
         cudaStream_t beside = nullptr;
-        GN_TRY(cuda_result(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "look at GPU memory"));
+        GN_TRY(cuda_result(cudaStreamCreateWithFlags(&beside, cudaStreamNonBlocking), "read GPU memory"));
         auto done = cuda_result(cudaMemcpyAsync(to.data(), static_cast<const std::byte*>(data_) + offset,
                                                 to.size_bytes(), cudaMemcpyDeviceToHost, beside),
-                                "look at GPU memory");
-        if (done.ok()) done = cuda_result(cudaStreamSynchronize(beside), "look at GPU memory");
+                                "read GPU memory");
+        if (done.ok()) done = cuda_result(cudaStreamSynchronize(beside), "read GPU memory");
         (void)cudaStreamDestroy(beside);
         return done;
     }
@@ -108,8 +108,8 @@ Result<void> DeviceMemory::check_this_gpu() const {
     if (lanes_ == LanesKind::kGpu && data_ != nullptr) {
         int chosen = 0;
         cudaPointerAttributes home{};
-        GN_TRY(cuda_result(cudaGetDevice(&chosen), "ask which GPU this thread uses"));
-        GN_TRY(cuda_result(cudaPointerGetAttributes(&home, data_), "ask where lane memory lies"));
+        GN_TRY(cuda_result(cudaGetDevice(&chosen), "tell which GPU this thread uses"));
+        GN_TRY(cuda_result(cudaPointerGetAttributes(&home, data_), "tell where lane memory lies"));
         return check_same_gpu(home.device, chosen);
     }
 #endif

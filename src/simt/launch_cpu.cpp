@@ -104,7 +104,7 @@ class CpuGrid final : public GridRun {
         } catch (const std::exception& e) {
             failure = e.what();
         } catch (...) {
-            failure = "something that is no std::exception";
+            failure = "an object that is not a std::exception";
         }
         const std::lock_guard lock(mutex_);
         if (!failure.empty()) {
@@ -132,7 +132,7 @@ Result<std::unique_ptr<GridRun>> start_on_cpu(GridShape shape, const void* kerne
                                               LaneCall call, const LaunchOptions& options) {
     if (shape.grid_blocks == 0 || shape.block_threads == 0 || shape.block_threads > 1024)
         return error(Errc::kInvalidArgument,
-                     "a grid of {} blocks of {} lanes: use at least 1 block of 1 to 1024 lanes",
+                     "cannot launch a grid of {} blocks of {} lanes: use at least 1 block of 1 to 1024 lanes",
                      shape.grid_blocks, shape.block_threads);
     if (options.cpu_workers > kWorkersMax)
         return error(Errc::kInvalidArgument, "{} worker threads for CPU lanes are too many; use at most {}",

@@ -37,9 +37,9 @@ Result<void> check_lanes(LanesKind kind) {
 Result<void> ensure_lane_stack(LanesKind kind, std::size_t bytes) {
     if (kind == LanesKind::kCpu) return {};
     std::size_t now = 0;
-    GN_TRY(cuda_result(cudaDeviceGetLimit(&now, cudaLimitStackSize), "ask for the stack of GPU lanes"));
+    GN_TRY(cuda_result(cudaDeviceGetLimit(&now, cudaLimitStackSize), "tell the stack size of its lanes"));
     if (now >= bytes) return {};
-    return cuda_result(cudaDeviceSetLimit(cudaLimitStackSize, bytes), "give GPU lanes their stack");
+    return cuda_result(cudaDeviceSetLimit(cudaLimitStackSize, bytes), "raise the stack size of its lanes");
 }
 
 namespace detail {
@@ -70,7 +70,7 @@ class GpuGrid final : public GridRun {
         if (options.shared_bytes > 48u * 1024u)
             GN_TRY(cuda_result(cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                     static_cast<int>(options.shared_bytes)),
-                               "allow so much shared memory a block"));
+                               "allow the shared memory that each block of this kernel needs"));
         void* arguments[] = {kernel};
         GN_TRY(cuda_result(cudaLaunchKernel(entry, dim3(shape.grid_blocks), dim3(shape.block_threads),
                                             arguments, options.shared_bytes, stream),
@@ -110,7 +110,7 @@ Result<std::unique_ptr<GridRun>> start_on_gpu(GridShape shape, const void* entry
                                               const LaunchOptions& options) {
     if (shape.grid_blocks == 0 || shape.block_threads == 0 || shape.block_threads > 1024)
         return error(Errc::kInvalidArgument,
-                     "a grid of {} blocks of {} lanes: use at least 1 block of 1 to 1024 lanes",
+                     "cannot launch a grid of {} blocks of {} lanes: use at least 1 block of 1 to 1024 lanes",
                      shape.grid_blocks, shape.block_threads);
     GN_TRY(check_lanes(LanesKind::kGpu));
     auto grid = std::make_unique<GpuGrid>();

@@ -25,7 +25,7 @@ std::size_t rounded(std::size_t bytes, std::size_t page) {
 
 Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, PinnedOptions options) {
     if (bytes == 0 || bytes > kBytesMax)
-        return error(Errc::kInvalidArgument, "pinned memory of {} is absurd; ask for 1 B to {}",
+        return error(Errc::kInvalidArgument, "cannot allocate pinned memory of {}; give 1 B to {}",
                      format_bytes(bytes), format_bytes(kBytesMax));
     GN_TRY(check_lanes(lanes));
     PinnedMemory memory;
@@ -59,7 +59,7 @@ Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, Pinne
                         "register host memory (is the locked-memory limit, ulimit -l, too low?)"));
         memory.registered_ = true;
         void* seen = nullptr;
-        GN_TRY(cuda_result(cudaHostGetDevicePointer(&seen, at, 0), "see registered host memory"));
+        GN_TRY(cuda_result(cudaHostGetDevicePointer(&seen, at, 0), "map registered host memory"));
         memory.lane_data_ = static_cast<std::byte*>(seen);
     }
 #endif
@@ -111,12 +111,11 @@ Result<void> check_shared_memory(const void* base, std::size_t bytes, LanesKind 
         cudaPointerAttributes attributes{};
         GN_TRY(
             cuda_result(cudaPointerGetAttributes(&attributes, static_cast<const std::byte*>(base) + offset),
-                        "ask what memory this is"));
+                        "tell which kind of memory this is"));
         if (attributes.type == cudaMemoryTypeHost) continue;
         return error(Errc::kInvalidArgument,
-                     "{} bytes at {} are not pinned host memory, which is all that a software NIC and GPU "
-                     "lanes can share; take them from "
-                     "PinnedMemory or cudaHostAlloc",
+                     "{} bytes at {} are not pinned host memory, the only memory that a software NIC and GPU "
+                     "lanes can share; allocate them with PinnedMemory or cudaHostAlloc",
                      bytes, base);
     }
     return {};

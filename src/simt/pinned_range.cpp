@@ -17,7 +17,7 @@
 namespace gnstor::simt {
 Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes, PinnedOptions options) {
     if (bytes_max == 0 || bytes_max > kBytesMax)
-        return error(Errc::kInvalidArgument, "a pinned range of {} is absurd; ask for 1 B to {}",
+        return error(Errc::kInvalidArgument, "cannot reserve a pinned range of {}; give 1 B to {}",
                      format_bytes(bytes_max), format_bytes(kBytesMax));
     GN_TRY(check_lanes(lanes));
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -33,7 +33,7 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
     void* const at =
         mmap(nullptr, range.reserved_ + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED)
-        return error(Errc::kNoSpace, "cannot reserve {} of addresses: {}; lower the limit of growth",
+        return error(Errc::kNoSpace, "cannot reserve {} of addresses: {}; give a smaller maximum size",
                      format_bytes(range.reserved_), std::strerror(errno));
     const std::size_t before = (0 - reinterpret_cast<std::uintptr_t>(at)) & slack;
     range.data_ = static_cast<std::byte*>(at) + before;
@@ -46,7 +46,8 @@ Result<PinnedRange> PinnedRange::reserve(std::size_t bytes_max, LanesKind lanes,
 Result<std::byte*> PinnedRange::extend(std::size_t bytes) {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     if (bytes == 0 || bytes % page != 0 || bytes > reserved_ - size_)
-        return error(Errc::kInvalidArgument, "cannot put {} behind {} of a range for {}; give whole pages",
+        return error(Errc::kInvalidArgument,
+                     "cannot add {} to a pinned range that has {} of its {}; give whole pages that fit",
                      format_bytes(bytes), format_bytes(size_), format_bytes(reserved_));
     std::byte* const part = data_ + size_;
     GN_TRY(back(part, bytes));
@@ -58,14 +59,15 @@ Result<std::byte*> PinnedRange::extend(std::size_t bytes) {
         if (seen.ok()) {
             parts_.push_back(part);
             void* address = nullptr;
-            seen = cuda_result(cudaHostGetDevicePointer(&address, part, 0), "see registered host memory");
+            seen = cuda_result(cudaHostGetDevicePointer(&address, part, 0), "map registered host memory");
             if (seen.ok() && address != part)
                 seen = error(Errc::kUnsupported,
                              "pinned memory has another address on this GPU; unified addressing is needed");
         }
         if (!seen.ok()) {
             if (mprotect(part, bytes, PROT_NONE) != 0)
-                log_warn("{} at {} stay mapped", bytes, static_cast<const void*>(part));
+                log_warn("cannot protect {} bytes at {} again: they stay mapped", bytes,
+                         static_cast<const void*>(part));
             return seen.error();
         }
     }

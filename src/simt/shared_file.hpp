@@ -20,17 +20,18 @@ namespace gnstor::simt {
 /// Creates an empty file. The caller closes it.
 inline Result<int> make_shared_file() {
     const int file = ::memfd_create("gnstor", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (file < 0) return error(Errc::kNoSpace, "cannot make memory to share: {}", std::strerror(errno));
+    if (file < 0)
+        return error(Errc::kNoSpace, "cannot create a file for shared memory: {}", std::strerror(errno));
     if (::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0) return file;
     const int why = errno;
     ::close(file);
-    return error(Errc::kUnsupported, "cannot seal memory to share: {}", std::strerror(why));
+    return error(Errc::kUnsupported, "cannot seal the file of shared memory: {}", std::strerror(why));
 }
 
 /// Extends the file to `bytes` with zeroed pages.
 inline Result<void> grow_shared_file(int file, std::size_t bytes) {
     if (::ftruncate(file, static_cast<off_t>(bytes)) == 0) return {};
-    return error(Errc::kNoSpace, "cannot make {} of memory to share: {}", format_bytes(bytes),
+    return error(Errc::kNoSpace, "cannot allocate {} of shared memory: {}", format_bytes(bytes),
                  std::strerror(errno));
 }
 

@@ -116,7 +116,7 @@ class TestWarp final : public WarpRendezvous {
         std::unique_lock lock(mutex_);
         LaneState& me = lanes_[lane];
         if (((mask >> lane) & 1u) == 0)
-            abort(fmt::format("{} is no member of the group it uses", place(lane, site)));
+            abort(fmt::format("{} is not a member of the group that it uses", place(lane, site)));
         me.mask = mask;
         me.what = what;
         me.value = value;

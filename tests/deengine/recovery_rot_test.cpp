@@ -153,7 +153,7 @@ TEST(Rot, ABadRecordOfAnOlderGroupRefusesTheMountUnlessLossIsAccepted) {
     const Result<void> refused = rig->mount();
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kCorrupt);
-    EXPECT_NE(refused.error().message.find("which block it held is not known"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("it is not known which block it held"), std::string::npos)
         << refused.error().message;
     EXPECT_NE(refused.error().message.find("--accept-loss"), std::string::npos);
     EXPECT_EQ(rig->medium->counters().programs, programs) << "a refused mount changes nothing";

@@ -34,25 +34,27 @@ TEST(Options, ThatMakeNoSenseAreRefusedWithTheRightOnes) {
     expect("depth 33", [](O& o) { o.depth = 33; });
     expect("depth 3:", [](O& o) { o.depth = 3; });
     expect("at most 4096 commands; lower the depth", [](O& o) { o.ssds = 8, o.depth = 1024; });
-    expect("a channel for 0 SSDs: give 1 to 64", [](O& o) { o.ssds = 0; });
-    expect("a channel for 65 SSDs", [](O& o) { o.ssds = 65; });
+    expect("a channel cannot have 0 SSDs; give 1 to 64", [](O& o) { o.ssds = 0; });
+    expect("a channel cannot have 65 SSDs", [](O& o) { o.ssds = 65; });
     expect("pool of 0 bytes: give a multiple of 256 KiB", [](O& o) { o.pool_bytes = 0; });
     expect("pool of 4096 bytes", [](O& o) { o.pool_bytes = 4096; });
     expect("give a multiple of 256 KiB", [](O& o) { o.pool_bytes = ~0ull; });
     expect("give a multiple of 256 KiB", [](O& o) { o.pool_bytes = 1ull << 60; });
     expect("that grows to", [](O& o) { o.pool_bytes_max = 256u << 10; });
     expect("that grows to", [](O& o) { o.pool_bytes_max = 1ull << 60; });
-    expect("doublings; begin with more", [](O& o) {
+    expect("times; give a larger initial size", [](O& o) {
         o.pool_bytes = 256u << 10;
         o.pool_bytes_max = 32ull << 30;
     });
     expect("the smallest level of a pool is 4096 bytes", [](O& o) { o.pool_levels = {}; });
     expect("the smallest level of a pool is 4096 bytes", [](O& o) { o.pool_levels = {512, 4096, 0, 0}; });
-    expect("does not follow 4096", [](O& o) { o.pool_levels = {4096, 4096, 0, 0}; });
-    expect("does not follow 4096", [](O& o) { o.pool_levels = {4096, 12288, 0, 0}; });
-    expect("does not follow 4096", [](O& o) { o.pool_levels = {4096, 1u << 20, 0, 0}; });
-    expect("does not follow 1048576", [](O& o) { o.pool_levels = {4096, 65536, 1u << 20, 1u << 25}; });
-    expect("stands behind the last one", [](O& o) { o.pool_levels = {4096, 0, 65536, 0}; });
+    expect("does not follow a level of 4096 bytes", [](O& o) { o.pool_levels = {4096, 4096, 0, 0}; });
+    expect("does not follow a level of 4096 bytes", [](O& o) { o.pool_levels = {4096, 12288, 0, 0}; });
+    expect("does not follow a level of 4096 bytes", [](O& o) { o.pool_levels = {4096, 1u << 20, 0, 0}; });
+    expect("does not follow a level of 1048576 bytes", [](O& o) {
+        o.pool_levels = {4096, 65536, 1u << 20, 1u << 25};
+    });
+    expect("ends the list of levels", [](O& o) { o.pool_levels = {4096, 0, 65536, 0}; });
 }
 
 // ---- buffers
@@ -154,7 +156,7 @@ TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
     const auto refused = rig.channels[0]->unregister_buffer(memory.data());
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kBusy);
-    EXPECT_NE(refused.error().message.find("1 commands under way"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("1 commands in flight"), std::string::npos)
         << refused.error().message;
     for (auto& d : rig.drives) d->set_rule({});
     for (std::uint32_t slot = 0; slot < 4; ++slot) {

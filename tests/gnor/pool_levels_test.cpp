@@ -215,7 +215,7 @@ TEST(PoolOptionsChecks, NameWhatIsWrongAndWhatIsRight) {
         EXPECT_NE(refused({bytes, 0}).find("multiple of 256 KiB"), std::string::npos) << bytes;
     for (const std::uint64_t most : {kM, 8 * kM + kFour, kHuge, kM << 30})
         EXPECT_NE(refused({8 * kM, most}).find("grows to"), std::string::npos) << most;
-    EXPECT_NE(refused({kM / 4, 64ull << 30}).find("doublings"), std::string::npos);
+    EXPECT_NE(refused({kM / 4, 64ull << 30}).find("can double at most"), std::string::npos);
     for (const std::uint32_t first : {0u, 1u, 2048u, 8192u, ~0u})
         EXPECT_NE(refused({8 * kM, 0, {first, 65536, 0, 0}}).find("smallest level"), std::string::npos);
     for (const std::uint32_t second : {1u, 4096u, 65535u, 524288u, ~0u, 1u << 31})
@@ -223,7 +223,7 @@ TEST(PoolOptionsChecks, NameWhatIsWrongAndWhatIsRight) {
             << second;
     EXPECT_NE(refused({8 * kM, 0, {4096, 262144, 16777216, 33554432}}).find("does not follow"),
               std::string::npos);
-    EXPECT_NE(refused({8 * kM, 0, {4096, 0, 65536, 0}}).find("behind the last"), std::string::npos);
+    EXPECT_NE(refused({8 * kM, 0, {4096, 0, 65536, 0}}).find("ends the list of levels"), std::string::npos);
 }
 
 /// Prints what the properties above did.

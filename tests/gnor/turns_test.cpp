@@ -83,18 +83,18 @@ TEST(Channels, SayInWordsWhoHoldsWhatAndWhatIsNotAnswered) {
         return text.find(words) != std::string::npos;
     };
     EXPECT_TRUE(says("64 of 64 command slots free") || says("128 of 128 command slots free"));
-    EXPECT_TRUE(says("nobody is polling"));
+    EXPECT_TRUE(says("no group is polling"));
     s.begin(gnor::SlotState::kOwned);
     EXPECT_TRUE(says("1 waited for, 0 abandoned"));
-    EXPECT_TRUE(says("queue 1: 0 of 32 credits out, 1 answers missing"));
-    EXPECT_TRUE(says("queue 2: 0 of 32 credits out, 0 answers missing"));
+    EXPECT_TRUE(says("queue 1: 0 of 32 credits in use, 1 answers missing"));
+    EXPECT_TRUE(says("queue 2: 0 of 32 credits in use, 0 answers missing"));
     gnor::leave_slot(s.c, s.index);
     EXPECT_TRUE(says("0 waited for, 1 abandoned"));
     ASSERT_EQ(gnor::take_credits(s.c, s.c.queue(2), 3), 3u);
     s.c.completions.lock = 1;
     s.c.queue(2).send.ringing = 1;
     EXPECT_TRUE(says("a group is polling"));
-    EXPECT_TRUE(says("queue 2: 3 of 32 credits out"));
+    EXPECT_TRUE(says("queue 2: 3 of 32 credits in use"));
     EXPECT_TRUE(says("a lane is ringing"));
 }
 

@@ -124,7 +124,7 @@ TEST(Discover, ATargetsOwnControllerSaysWhatItHas) {
     EXPECT_EQ(found->at(0).address, rig.node_nic().address());
     EXPECT_EQ(found->at(0).service, "4421");
     EXPECT_FALSE(discover(rig.host_nic(), rig.node_nic().address(), "4499", 1'000).ok())
-        << "nobody listens there";
+        << "no listener has that address and service";
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ TEST(ShmLimits, AFullNodeSaysSoAndServesAgainWhenOneHasGone) {
         const auto refused = open_shm_nic(node.path);
         ASSERT_FALSE(refused.ok());
         EXPECT_EQ(refused.error().code, Errc::kNoSpace);
-        EXPECT_NE(refused.error().message.find("2 clients are there"), std::string::npos)
+        EXPECT_NE(refused.error().message.find("2 clients are connected"), std::string::npos)
             << refused.error().message;
         one.reset();
         ASSERT_TRUE(eventually([&] { return open_shm_nic(node.path).ok(); }));
@@ -272,7 +272,7 @@ TEST(ShmLimits, AClientWhoseMemoryADriveHoldsForGoodKeepsItsPlaceWhenItIsGone) {
     const auto refused = open_shm_nic(node.path);
     ASSERT_FALSE(refused.ok()) << "what it has is not another's, too";
     EXPECT_EQ(refused.error().code, Errc::kNoSpace);
-    EXPECT_NE(refused.error().message.find("start the node anew"), std::string::npos)
+    EXPECT_NE(refused.error().message.find("restart the node to free it"), std::string::npos)
         << refused.error().message;
     node.nic->owner(there).run([&] { node.nic->close_window(there, window); });
 }

@@ -114,7 +114,7 @@ TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = "S"}).error().code,
               Errc::kInvalidArgument)
         << "a serial number that nobody looks at is not taken";
-    file.in_use = {"it is swap"};
+    file.in_use = {"it is used as swap"};
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = ""}).error().code, Errc::kBusy);
 }
 
@@ -147,7 +147,7 @@ TEST(DeviceGuard, ADeviceWithSomethingOnItNeedsForceAndItsOwnSerialNumber) {
     EXPECT_EQ(code(true, ""), "exists") << "no serial number, no force";
     device.signatures.clear();
     device.signatures_known = false;
-    EXPECT_EQ(code(false, ""), "exists") << "nobody has looked";
+    EXPECT_EQ(code(false, ""), "exists") << "cannot tell what the device contains";
     device.signatures_known = true;
     device.serial = "S1";
     device.in_use = {"it is mounted at /home"};
@@ -213,7 +213,7 @@ TEST(DeviceGuard, WhatTheKernelSaysOfADeviceIsHeard) {
     kernel.mount("0:1", "/elsewhere", "none");
     Kernel::write(kernel.view.proc / "swaps",
                   "Filename Type Size Used Priority\n" + loop.path().string() + " partition 8 0 -2\n");
-    EXPECT_EQ(in_use(), "it is swap");
+    EXPECT_EQ(in_use(), "it is used as swap");
     Kernel::write(kernel.view.proc / "swaps", "Filename\n");
     Kernel::write(kernel.disk / "disk0p1/holders/dm-0", "");
     EXPECT_EQ(in_use(), "it is a part of dm-0");

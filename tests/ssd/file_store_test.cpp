@@ -118,7 +118,7 @@ TEST(FileStore, RefusesWhatIsNoStoreWithASentenceOfItsOwn) {
     EXPECT_NE(refusal(path, Errc::kUnsupported).find("use a newer gnstor"), std::string::npos);
     for (const char* older : {"\x02\0\0\0", "\x03\0\0\0"}) {
         poke(path, offsetof(Superblock, format_version), std::string(older, 4));
-        EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it anew"), std::string::npos);
+        EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it again"), std::string::npos);
     }
     poke(path, offsetof(Superblock, format_version), std::string("\x04\0\0\0", 4));
     EXPECT_TRUE(FileStore::open(path).ok());
@@ -187,7 +187,7 @@ std::string refusal_of_use(const std::filesystem::path& path) {
     return opened.ok() ? "" : opened.error().message;
 }
 
-constexpr const char* kOlder = "once was of generation 2, and the newest copy there is of generation 1";
+constexpr const char* kOlder = "had reached generation 2, but the newest copy is of generation 1";
 
 TEST(FileStore, ACleanCloseNamesTheMetadataSoThatAnOlderOneIsRefused) {
     Scratch scratch;

@@ -230,7 +230,7 @@ TEST(StoreLife, OneDamagedCopyOfTheBootRecordIsSurvivedAndTwoAreRefused) {
     const auto refused = FileStore::open(path);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kCorrupt);
-    EXPECT_NE(refused.error().message.find("which life"), std::string::npos);
+    EXPECT_NE(refused.error().message.find("which incarnation of the drive"), std::string::npos);
 }
 
 TEST(StoreLife, ADriveIsTheSameOneAcrossIncarnationsAndInMemoryAnotherEachTime) {

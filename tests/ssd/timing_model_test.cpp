@@ -320,7 +320,8 @@ TEST(TimingModel, ContradictionsAreRefusedWithTheirReason) {
     refused([](DriveTiming& t) { t.read[0].latency_ns = 0; }, "latency");
     refused([](DriveTiming& t) { t.read[0].latency_ns = 2'000'000'000; }, "latency");
     refused([](DriveTiming& t) { t.read[0].latency_ns = 30'000; }, "die and channel alone");
-    refused([](DriveTiming& t) { std::swap(t.read[0].bytes, t.read[1].bytes); }, "sizes ascend");
+    refused([](DriveTiming& t) { std::swap(t.read[0].bytes, t.read[1].bytes); },
+            "give the sizes in ascending order");
     refused([](DriveTiming& t) { t.read[0].bytes = 1000; }, "multiples of 512");
     refused([](DriveTiming& t) { t.read[1].per_second = 900'000; }, "more commands a second");
     refused([](DriveTiming& t) { t.channels = 0; }, "channels");

@@ -181,7 +181,7 @@ def superblock_service_units(i):
     i.seal(0, 4092, 4092)
 
 
-@corruption("a capacity of")
+@corruption("its capacity of")
 def superblock_promise(i):
     i.put(80, "Q", i.store.pages * 4096 + 4096)
     i.seal(0, 4092, 4092)
@@ -227,7 +227,7 @@ def journal_shorter_than_known(i):
     put_in_boot_record(i, 64, 100000)
 
 
-@corruption("metadata: there was generation 100000, of which no copy is there")
+@corruption("metadata: it had reached generation 100000, but no copy of that generation exists")
 def metadata_older_than_known(i):
     told_of_metadata(i, 100000)
 
@@ -255,34 +255,34 @@ def data_byte(i):
     i.flip(i.store.page_at(page) + 777)
 
 
-@corruption("has no good record: reads fail")
+@corruption("has no valid record: reads fail")
 def record_of_the_neighbour(i):
     _, page = i.old_block()
     other = page - 1 if page % i.store.per_unit else page + 1
     i.data[i.store.record_at(page):i.store.record_at(page + 1)] = i.data[i.store.record_at(other):i.store.record_at(other + 1)]
 
 
-@corruption("has no good record: reads fail")
+@corruption("has no valid record: reads fail")
 def record_bit(i):
     _, page = i.old_block()
     i.flip(i.store.record_at(page) + 9, 4)
 
 
-@corruption("it is lost")
+@corruption("the block is lost")
 def record_names_another_block(i):
     _, page = i.old_block()
     i.put(i.store.record_at(page), "I", 95 if i.store.record(page).vba != 95 else 94)
     i.seal_record(page)
 
 
-@corruption("its record has an unknown version")
+@corruption("one of which does not exist")
 def record_kind(i):
     _, page = i.old_block()
     i.data[i.store.record_at(page) + 6] = 9
     i.seal_record(page)
 
 
-@corruption("has no good record: reads fail")
+@corruption("has no valid record: reads fail")
 def erased_unit(i):
     _, page = i.old_block()
     first = page // i.store.per_unit * i.store.per_unit
@@ -297,7 +297,7 @@ def serial_twice(i):
         i.seal_record(used[0].first + index)
 
 
-@corruption("journal pages and blocks in one unit")
+@corruption("it holds both journal pages and blocks")
 def kinds_in_one_unit(i):
     unit = next(u for u in i.shard.units.values() if u.serial and not u.system and u.end > 2)
     i.data[i.store.record_at(unit.first + 1) + 6] = store.SYSTEM
@@ -318,7 +318,7 @@ def journal_number(i):
     i.seal_page(page)
 
 
-@corruption("entries do not fit")
+@corruption("entries, which do not fit")
 def journal_count(i):
     page = i.newest(journal.MAP).page
     i.put(i.store.page_at(page) + 28, "I", 64)
@@ -359,7 +359,7 @@ def used_slot(i):
     raise AssertionError("no slot")
 
 
-@corruption("impossible entry")
+@corruption("impossible slot")
 def map_slot_remainder(i):
     at, page = used_slot(i)
     i.flip(at + 7, 0x80)
@@ -367,7 +367,7 @@ def map_slot_remainder(i):
     i.seal_checkpoint()
 
 
-@corruption("it is lost")
+@corruption("the block is lost")
 def map_slots_exchanged(i):
     at, page = used_slot(i)
     slot, = struct.unpack_from("<Q", i.data, at)
@@ -378,7 +378,7 @@ def map_slots_exchanged(i):
     i.seal_checkpoint()
 
 
-@corruption("is impossible (serial")
+@corruption("with serial")
 def unit_table(i):
     page = i.newest(journal.UNITS).page
     i.data[i.store.page_at(page) + 64 + 12] = 7  # a state that there is not
@@ -402,7 +402,7 @@ def log_page_damaged(i):
     i.flip(i.store.page_at(old_log_pages(i)[0].page) + 100)
 
 
-@corruption("is there twice, with different contents")
+@corruption("exists twice, with different contents")
 def journal_number_twice(i):
     end = i.newest(journal.END)
     log = max((p for p in i.journal.values() if p.type == journal.LOG), key=lambda p: p.number)

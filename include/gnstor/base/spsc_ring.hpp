@@ -23,14 +23,15 @@ namespace gnstor {
 
 template <class T>
 class SpscRing {
-    static_assert(std::is_trivially_copyable_v<T>, "a ring hands values over by copying their bytes");
+    static_assert(std::is_trivially_copyable_v<T>,
+                  "a ring copies its values as raw bytes: their type must be trivially copyable");
 
   public:
     /// `capacity`: a power of two, 2 to 2^24 entries.
     static Result<std::unique_ptr<SpscRing>> create(std::size_t capacity) {
         if (!std::has_single_bit(capacity) || capacity < 2 || capacity > (std::size_t{1} << 24))
-            return error(Errc::kInvalidArgument, "a ring of {} entries: use a power of two from 2 to 2^24",
-                         capacity);
+            return error(Errc::kInvalidArgument,
+                         "a ring cannot have {} entries; use a power of two from 2 to 2^24", capacity);
         return std::make_unique<SpscRing>(Private{}, capacity);
     }
 

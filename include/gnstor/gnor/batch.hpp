@@ -61,7 +61,8 @@ struct Batch {
     template <class Group, ChannelView Channel>
     GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
                         nvme::IoOpcode opcode, const IoRequest* request, const Handler& handler = Handler{}) {
-        static_assert(std::is_trivially_copyable_v<Handler>, "a handler lies in the batch by its bytes");
+        static_assert(std::is_trivially_copyable_v<Handler>,
+                      "a batch stores the handler as raw bytes: make the handler trivially copyable");
         if (opcode != nvme::IoOpcode::kRead && opcode != nvme::IoOpcode::kWrite) return Status::kBadArgument;
         if (!fits(lane)) return Status::kBadArgument;
         Channel::template check_group<Group>();
@@ -106,7 +107,9 @@ struct Batch {
     template <class Group, ChannelView Channel>
     GN_HD Status submit(Group group, simt::Lane lane, const VolumeRef& volume, Channel channel,
                         nvme::IoOpcode opcode, const IoRequest* request, Callback callback, void* argument) {
-        static_assert(std::is_same_v<Handler, PointerCallback>, "this batch has handlers of another type");
+        static_assert(std::is_same_v<Handler, PointerCallback>,
+                      "this batch stores handlers of another type: give it a handler of its own type instead "
+                      "of a callback");
         return submit(group, lane, volume, channel, opcode, request, PointerCallback{callback, argument});
     }
 
@@ -210,6 +213,7 @@ struct Batch {
     GN_HD
     static std::uint32_t bit(simt::Lane lane) { return 1u << (lane.thread % 32); }
 };
-static_assert(std::is_trivially_default_constructible_v<Batch<32>>, "it lies in __shared__ memory");
+static_assert(std::is_trivially_default_constructible_v<Batch<32>>,
+              "a batch lies in __shared__ memory, which runs no constructors");
 
 }  // namespace gnstor

@@ -192,10 +192,9 @@ class BasicChannelRef {
     /// A channel for one lane (kLane) accepts only groups of one lane.
     template <class Group>
     GN_HD static constexpr void check_group() {
-        static_assert(
-            kMode != Sharing::kLane || std::is_same_v<Group, simt::SelfGroup>,
-            "a channel of one lane is used with simt::self(lane): several lanes need a channel that "
-            "is opened for a block or for the whole grid");
+        static_assert(kMode != Sharing::kLane || std::is_same_v<Group, simt::SelfGroup>,
+                      "a channel of one lane can only be used with simt::self(lane): open the channel for a "
+                      "block or for the whole grid if several lanes use it");
     }
 
   private:

@@ -353,8 +353,8 @@ class VolumeRef {
     template <ChannelView Channel, class Handler>
     GN_HD static Status attach(Channel channel, const Handler& handler, const Token& token) {
         static_assert(Channel::Runs::template kKnows<Handler>,
-                      "this view of the channel runs other handlers: name this one in with<...>(), or nobody "
-                      "may ever call it");
+                      "this view of the channel runs other handlers: name this handler in with<...>(), or it "
+                      "may never be called");
         if (token.in_flight()) gnor::attach_callback(channel.state(), token.head, handler);
         return token.status;
     }

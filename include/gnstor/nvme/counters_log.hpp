@@ -35,7 +35,7 @@ struct SsdCountersLog {
     std::uint64_t doubtful_volumes;
     std::uint64_t reserved224[36];
 };
-static_assert(sizeof(SsdCountersLog) == 512, "of one sector, as log pages are");
+static_assert(sizeof(SsdCountersLog) == 512, "the log page has one sector, 512 bytes");
 static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved224) == 224);
 
 /// Get Log Page of the whole page; the caller sets the data pointer.

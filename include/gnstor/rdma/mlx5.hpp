@@ -108,8 +108,9 @@ struct alignas(64) SendEntry {
     ControlSegment control;
     EntrySegment segment[3];
 };
-static_assert(sizeof(SendEntry) == kSendEntryBytes && offsetof(SendEntry, segment) == 16, "one basic block");
-static_assert(std::is_trivially_copyable_v<SendEntry>, "entries are bytes");
+static_assert(sizeof(SendEntry) == kSendEntryBytes && offsetof(SendEntry, segment) == 16,
+              "a send entry is one basic block");
+static_assert(std::is_trivially_copyable_v<SendEntry>, "entries are copied as raw bytes");
 
 /// A completion. mlx5_cqe64; the error form is mlx5_err_cqe. The NIC writes the last word last, with a
 /// release.
@@ -128,7 +129,8 @@ static_assert(sizeof(Cqe64) == 64 && offsetof(Cqe64, imm_inval_pkey) == 36, "mlx
 static_assert(offsetof(Cqe64, byte_cnt) == 44 && offsetof(Cqe64, timestamp_high) == 48, "mlx5_cqe64");
 static_assert(offsetof(Cqe64, timestamp_low) == 52 && offsetof(Cqe64, sop_drop_qpn) == 56, "mlx5_cqe64");
 static_assert(offsetof(Cqe64, counter_own) == 60, "op_own is the last byte of the last word");
-static_assert(offsetof(Cqe64, sop_drop_qpn) % 8 == 0, "loaded together with the last word");
+static_assert(offsetof(Cqe64, sop_drop_qpn) % 8 == 0,
+              "sop_drop_qpn must be aligned to 8 bytes: it is loaded together with the last word");
 
 // Fields of the words of a completion; arguments are the words as loaded, unconverted.
 GN_HD

@@ -153,7 +153,8 @@ struct BasicSendQueueRef {
     /// fence, record_alone, fence, bell_alone; each fence is simt::release_before_stores.
     GN_HD
     void record_alone(const SendTicket& ticket) const {
-        static_assert(kAlone, "other lanes may be publishing");
+        static_assert(kAlone,
+                      "record_alone is only for a queue of one lane: other lanes may be publishing entries");
         const std::uint64_t upto = ticket.index + 1;
         simt::store_relaxed<S>(&state->published, upto);
         simt::store_relaxed<S>(&state->rung, upto);

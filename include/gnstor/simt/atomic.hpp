@@ -383,7 +383,8 @@ GN_HD void store_release_pair(std::uint32_t* p, WordPair v) {
 /// such a fence it is a store with the order kReleasedLater.
 template <Scope S>
 GN_HD void release_before_stores() {
-    static_assert(S == Scope::kSystem, "for what the NIC and the host look at");
+    static_assert(S == Scope::kSystem,
+                  "release_before_stores is only for words that the NIC or the host reads");
 #if GN_DEVICE_PASS
     asm volatile("fence.acq_rel.sys;" ::: "memory");
 #endif

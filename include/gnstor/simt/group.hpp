@@ -258,7 +258,7 @@ class MaskGroup {
     template <class T>
     GN_HD T shfl(T v, std::uint32_t from GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
-                      "a lane hands over at most 8 bytes at once");
+                      "a lane can pass a trivially copyable value of at most 8 bytes");
 #if GN_DEVICE_PASS
         if constexpr (sizeof(T) == 8) {
             return from_bits<T>(
@@ -273,7 +273,7 @@ class MaskGroup {
         const std::uint32_t present = exchange_values(Collective::kShfl, to_bits(v), values, site);
         if (from >= kWarpLanes || ((present >> from) & 1u) == 0)
             lane_.rendezvous->misuse(
-                lane(), "shfl from a lane that is not there: its value is undefined on a GPU", site);
+                lane(), "shfl from a lane that is not in the group: its value is undefined on a GPU", site);
         return from_bits<T>(values[from]);
 #else
         (void)from;
@@ -284,7 +284,7 @@ class MaskGroup {
     template <class T>
     GN_HD LaneSet match(T v GN_SITE_PARAMETER) const {
         static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= 8,
-                      "a lane hands over at most 8 bytes at once");
+                      "a lane can pass a trivially copyable value of at most 8 bytes");
 #if GN_DEVICE_PASS
         return LaneSet(__match_any_sync(mask_, static_cast<unsigned long long>(to_bits(v))));
 #elif !defined(__CUDACC__)

@@ -139,7 +139,8 @@ template <class Kernel>
 [[nodiscard]] Result<Launch> launch_async(LanesKind kind, std::uint32_t grid_blocks,
                                           std::uint32_t block_threads, Kernel kernel,
                                           LaunchOptions options = {}) {
-    static_assert(std::is_trivially_copyable_v<Kernel>, "a kernel travels to the GPU by its bytes");
+    static_assert(std::is_trivially_copyable_v<Kernel>,
+                  "a kernel is copied to the GPU as raw bytes: make it trivially copyable");
     static_assert(sizeof(Kernel) <= 4000,
                   "kernel parameters are limited to 4 KiB: keep large state in memory");
     const detail::GridShape shape{grid_blocks, block_threads};

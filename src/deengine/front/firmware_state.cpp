@@ -80,7 +80,8 @@ Result<Header> check_header(std::span<const std::byte> blob, Mutation mutation) 
             "drive metadata has format version {}, this program knows {}; use the version that wrote it",
             h.format_version, kFormatVersion);
     if (h.total_bytes != expected_bytes(h) || h.total_bytes > blob.size())
-        return error(Errc::kCorrupt, "drive metadata says {} bytes, {} were read; the store is damaged",
+        return error(Errc::kCorrupt,
+                     "drive metadata should have {} bytes, but {} were read; the store is damaged",
                      h.total_bytes, blob.size());
     std::uint32_t stored = 0;
     const std::size_t body = h.total_bytes - sizeof(stored);
@@ -132,9 +133,8 @@ Result<FirmwareState> FirmwareState::parse(std::span<const std::byte> blob, std:
         const auto status = state.permissions.add(item.record, max_volumes, mdts_blocks);
         if (!nvme::ok(status))
             return error(Errc::kCorrupt,
-                         "drive metadata holds volume {} that is refused ({}); was it written by a newer "
-                         "program, or with "
-                         "other limits?",
+                         "drive metadata holds volume {}, which this program refuses ({}); was the metadata "
+                         "written by a newer program, or with other limits?",
                          item.record.geometry.volume, nvme::status_name(status));
         state.permissions.find(item.record.geometry.volume)->floor = item.floor;
     }
@@ -145,7 +145,9 @@ Result<FirmwareState> FirmwareState::parse(std::span<const std::byte> blob, std:
     for (std::uint32_t i = 0; i < h.retired; ++i) {
         const auto unit = reader.get<std::uint32_t>();
         if (unit >= units)
-            return error(Errc::kCorrupt, "drive metadata retires erase unit {} of {}; the store is damaged",
+            return error(Errc::kCorrupt,
+                         "drive metadata lists the retired erase unit {}, but the drive has {} units; the "
+                         "store is damaged",
                          unit, units);
         state.retired_units.push_back(unit);
     }

@@ -54,8 +54,8 @@ Result<void> check_new(std::span<Flash* const> flashes) {
     }
     if (data == 0) return {};
     return error(Errc::kCorrupt,
-                 "the flash holds {} erase units of blocks but the metadata is empty; the store lost a part "
-                 "(format it to start anew)",
+                 "{} erase units of the flash hold blocks, but the metadata is empty; a part of the store is "
+                 "missing (format the store to begin again without its contents)",
                  data);
 }
 
@@ -79,7 +79,8 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, M
 Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, const MountShards& shards,
                                               MetadataStore& metadata, const EngineOptions& options,
                                               CompletionSink& sink, RecoveryReport* report) {
-    if (flashes.empty()) return error(Errc::kInvalidArgument, "a drive needs flash; give it some");
+    if (flashes.empty())
+        return error(Errc::kInvalidArgument, "cannot mount a drive without flash; give at least one flash");
     const FlashGeometry geometry = flashes[0]->geometry();
     GN_TRY(check_options(geometry, flashes.size(), options));
     const std::vector<std::byte> blob = metadata.load();
@@ -94,8 +95,8 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
     impl->capacity = promised_blocks(geometry, impl->shards, options);
     if (impl->capacity == 0)
         return error(Errc::kInvalidArgument,
-                     "{} erase units of {} pages leave no room beside journal and reserve; give each of {} "
-                     "shards {} units at least",
+                     "{} erase units of {} pages leave no room for blocks beside the journal and the "
+                     "reserve; give each of {} shards at least {} units",
                      geometry.units, geometry.pages_per_unit, impl->shards,
                      units_for_blocks(1, geometry.pages_per_unit, 1, options));
     impl->in_doubt = local.volumes_in_doubt;

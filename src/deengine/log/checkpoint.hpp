@@ -67,7 +67,7 @@ struct CheckpointUnit {
     std::uint8_t system;
     std::uint16_t reserved;
 };
-static_assert(sizeof(CheckpointUnit) == 16, "252 fill a page");
+static_assert(sizeof(CheckpointUnit) == 16, "a page holds 252 of these entries");
 
 /// An entry that crossed the cursor of the map slices.
 struct CheckpointMoved {
@@ -75,7 +75,7 @@ struct CheckpointMoved {
     PageNumber page;
     std::uint32_t tombstone;
 };
-static_assert(sizeof(CheckpointMoved) == 16, "252 fill a page");
+static_assert(sizeof(CheckpointMoved) == 16, "a page holds 252 of these entries");
 
 struct CheckpointTombstone {
     BlockKey first;
@@ -84,7 +84,7 @@ struct CheckpointTombstone {
     std::uint64_t sequence;
     std::uint64_t born;
 };
-static_assert(sizeof(CheckpointTombstone) == 32, "126 fill a page");
+static_assert(sizeof(CheckpointTombstone) == 32, "a page holds 126 of these entries");
 
 struct CheckpointFloor {
     nvme::VolumeId volume;
@@ -93,7 +93,7 @@ struct CheckpointFloor {
     std::uint64_t floor;
     std::uint64_t highest;
 };
-static_assert(sizeof(CheckpointFloor) == 24, "168 fill a page");
+static_assert(sizeof(CheckpointFloor) == 24, "a page holds 168 of these entries");
 
 /// Payload of an END page.
 struct CheckpointEnd {

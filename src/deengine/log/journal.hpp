@@ -82,7 +82,7 @@ struct LogRecord {
     std::uint64_t sequence;  ///< kTombstone, kDoubt: of the order; kFloor: the floor
     std::uint64_t reserved2;
 };
-static_assert(sizeof(LogRecord) == 32, "126 records fill a page");
+static_assert(sizeof(LogRecord) == 32, "a page holds 126 of these records");
 inline constexpr std::uint32_t kRecordsPerPage = kJournalPayload / sizeof(LogRecord);
 
 class Journal {

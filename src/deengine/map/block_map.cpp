@@ -24,7 +24,8 @@ BlockMap::BlockMap(std::uint64_t pages, std::uint32_t buckets)
       table_(buckets) {
     const auto page_bits = static_cast<std::uint32_t>(std::bit_width(pages));
     remainder_shift_ = kPageShift + page_bits;
-    assert(remainder_shift_ + split_.remainder_bits() <= 64 && "fewer buckets than the page numbers allow");
+    assert(remainder_shift_ + split_.remainder_bits() <= 64 &&
+           "the block map needs more buckets for page numbers of this size");
     page_mask_ = (1ull << page_bits) - 1;
     tag_mask_ = ~((page_mask_ << kPageShift) | kStateMask);
     search_.reserve(kSearchBuckets);

@@ -53,7 +53,8 @@ const char* BlockMap::check_slot(std::uint32_t b, std::uint32_t index, std::uint
     const std::uint32_t which = (slot & kWhich) != 0 ? 1 : 0;
     const BlockKey key = key_of(b, slot);
     const Home own = home(key, which);
-    if (own.bucket != b || own.tag != (slot & tag_mask_)) return "a key in a bucket that is not its own";
+    if (own.bucket != b || own.tag != (slot & tag_mask_))
+        return "a key in a bucket to which it does not belong";
     if (std::popcount(match(own)) != 1) return "a key twice in one bucket";
     return nullptr;
 }

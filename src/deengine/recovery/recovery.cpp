@@ -13,12 +13,12 @@ constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
     {"find journal", &ShardRecovery::find_journal, nullptr},
     {"load checkpoint", &ShardRecovery::load_newest_checkpoint, &ShardRecovery::drop_map},
     {"read log", &ShardRecovery::read_log, nullptr},
-    {"judge young pages", &ShardRecovery::judge_young_pages, nullptr},
+    {"check young pages", &ShardRecovery::judge_young_pages, nullptr},
     {"replay log", &ShardRecovery::replay_log, nullptr},
     {"apply young pages", &ShardRecovery::apply_young_pages, nullptr},
     {"drop stale entries", &ShardRecovery::drop_stale_entries, nullptr},
     {"settle doubts", &ShardRecovery::settle_doubts, nullptr},
-    {"tell lost records", &ShardRecovery::tell_lost_records, nullptr},
+    {"record lost records", &ShardRecovery::tell_lost_records, nullptr},
     {"count valid pages", &ShardRecovery::count_valid_pages, nullptr},
     {"write checkpoint", &ShardRecovery::write_checkpoint, nullptr},
     {"start", &ShardRecovery::start, &ShardRecovery::stop},
@@ -96,10 +96,10 @@ Result<void> ShardRecovery::read_units() {
         }
         if (unit.programmed && unit.serial == 0) {
             ++report_.units_half_erased;
-            find(fmt::format(
-                "unit {} has no readable record: it is erased before it is used, unless a block is "
-                "mapped there",
-                u));
+            find(
+                fmt::format("erase unit {} has no readable page record: it will be erased before it is used, "
+                            "unless a block is mapped to it",
+                            u));
         }
         if (unit.bad) ++report_.units_bad;
     }
@@ -113,7 +113,7 @@ Result<void> ShardRecovery::tell_lost_records() {
         told = std::max(told, epoch);
         find(
             fmt::format("newer versions of blocks of volume {} may be lost: each of its blocks whose present "
-                        "version is of epoch {} or an earlier one is in doubt; another replica tells",
+                        "version is of epoch {} or an earlier one is in doubt; reads ask another replica",
                         volume, epoch));
     }
     return {};
@@ -130,8 +130,8 @@ Result<void> ShardRecovery::count_valid_pages() {
     });
     if (twice)
         return error(Errc::kCorrupt,
-                     "shard {}: the block map names one page for two blocks; read its blocks from replicas "
-                     "on other drives, where there are any",
+                     "shard {}: the block map maps two blocks to the same page; read its blocks from "
+                     "replicas on other drives, where there are any",
                      range_.index);
     restore_units();
     impl_->map.for_each_page([&](PageNumber page) { impl_->pool.validate(page); });

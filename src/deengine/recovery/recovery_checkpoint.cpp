@@ -130,11 +130,10 @@ void ShardRecovery::add_findings() {
 
 Result<void> ShardRecovery::sync() {
     if (flash_.sync(SyncLevel::kPower) == FlashStatus::kOk) return {};
-    return error(
-        Errc::kIo,
-        "shard {}: what the flash holds cannot be made durable; see what the medium below reports, and "
-        "open the drive again",
-        range_.index);
+    return error(Errc::kIo,
+                 "shard {}: the pages on flash cannot be made durable; check the disk under the store for "
+                 "errors, and open the drive again",
+                 range_.index);
 }
 
 Result<void> ShardRecovery::put_lost_blocks() {
@@ -159,7 +158,7 @@ Result<void> ShardRecovery::put_lost_blocks() {
         if (!room || !ticket ||
             impl_->program(Stream::kCollector, zeroes.data(), oob, page) != nvme::Status::kSuccess)
             return error(Errc::kNoSpace,
-                         "shard {}: there is no page to remember that block {} of volume {} is lost; read "
+                         "shard {}: no flash page is free to record that block {} of volume {} is lost; read "
                          "its blocks from replicas on other drives, where there are any",
                          range_.index, key_block(key), key_volume(key));
         impl_->map.commit(*ticket, {page, false});
@@ -197,8 +196,9 @@ Result<void> ShardRecovery::write_checkpoint() {
     if (written.ok() || !shard.no_room_below || loaded_.id == 0 || options_.accept_loss || !lost_.empty())
         return written;
     shard.unsettled = true;
-    find(fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until there is room",
-                     written.error().message));
+    find(
+        fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until the disk has room",
+                    written.error().message));
     return {};
 }
 

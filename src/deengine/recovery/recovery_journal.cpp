@@ -72,7 +72,7 @@ Result<void> ShardRecovery::load_one(const JournalPlace& end) {
     bool inside = true;
     impl_->map.for_each_page([&](PageNumber page) { inside = inside && in_range(page); });
     if (!inside)
-        return error(Errc::kCorrupt, "checkpoint {}: the block map names a page of another shard",
+        return error(Errc::kCorrupt, "checkpoint {}: the block map maps a block to a page of another shard",
                      loaded_.id);
     // The checkpoint before it stays as the spare.
     for (const JournalPlace& other : ends_)
@@ -112,12 +112,11 @@ Result<void> ShardRecovery::begin_without_checkpoint() {
         return p.group == 1;
     });
     if (!first_mount && !from_first)
-        return error(
-            Errc::kCorrupt,
-            "shard {} holds data but no whole checkpoint, and its journal does not reach back to its "
-            "beginning: which block lies where is not known; read its blocks from replicas on other drives, "
-            "where there are any",
-            range_.index);
+        return error(Errc::kCorrupt,
+                     "shard {} holds data but no whole checkpoint, and its journal does not reach back to "
+                     "its first page: it is not known where the blocks are; read its blocks from replicas on "
+                     "other drives, where there are any",
+                     range_.index);
     mark_young_pages();
     return {};
 }
@@ -323,9 +322,9 @@ Result<void> ShardRecovery::judge_gaps() {
         // Records follow contents: a kill loses no contents of a log page that has its record.
         const bool rotted = only_killed_ && gap.log && gap.first < journal_.last_number();
         if (!is_whole(gap.next_group) && !rotted) {
-            find(
-                fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",
-                            gap.first, gap.first + gap.count - 1));
+            find(fmt::format(
+                "journal pages {} .. {} of the last two groups are missing and are treated as never written",
+                gap.first, gap.first + gap.count - 1));
         } else if (!is_known_gap(gap.first, gap.count) && (gap.log || !is_in_cut_checkpoint(gap))) {
             doubtful.push_back(gap);
             continue;
@@ -340,15 +339,14 @@ Result<void> ShardRecovery::judge_gaps() {
         lost += here;
     }
     if (lost == 0) return {};
-    find(fmt::format("{} pages of the journal that were durable cannot be read, the first is number {}", lost,
-                     first_lost));
+    find(fmt::format("{} journal pages that were durable cannot be read; the first of them is number {}",
+                     lost, first_lost));
     if (options_.accept_loss) return {};
-    return error(
-        Errc::kCorrupt,
-        "shard {}: page {} of its journal was durable and cannot be read: which blocks were trimmed is "
-        "not known; read its blocks from replicas on other drives, where there are any, or give the trims up "
-        "with `gnstor ssd recover STORE --accept-loss --write`",
-        range_.index, first_lost);
+    return error(Errc::kCorrupt,
+                 "shard {}: page {} of its journal was durable and cannot be read: it is not known which "
+                 "blocks were trimmed; read its blocks from replicas on other drives, where there are any, "
+                 "or give up the trims in that page with `gnstor ssd recover STORE --accept-loss --write`",
+                 range_.index, first_lost);
 }
 
 Result<void> ShardRecovery::replay_log() {
@@ -368,13 +366,14 @@ Result<void> ShardRecovery::replay(const LoggedRecord& logged) {
     switch (r.type) {
         case LogType::kTombstone:
             if (r.blocks == 0 || std::uint64_t{r.first} + r.blocks > (1ull << 32))
-                return error(Errc::kCorrupt, "shard {}: the log holds a trim of blocks that no volume has",
+                return error(Errc::kCorrupt, "shard {}: the log holds a trim of blocks outside of any volume",
                              range_.index);
             if (!lives_.lives(r.volume, r.epoch, r.first)) {
                 ++report_.pages_outdated;
-                find(fmt::format(
-                    "a trim of {} blocks from {} is dropped: volume {} in epoch {} is not there any more",
-                    r.blocks, r.first, r.volume, r.epoch));
+                find(
+                    fmt::format("a trim of {} blocks from block {} on is dropped: volume {} of epoch {} does "
+                                "not exist any more",
+                                r.blocks, r.first, r.volume, r.epoch));
                 return {};
             }
             replay_tombstone({make_key(r.volume, r.first), r.blocks, r.epoch, r.sequence, logged.born});

@@ -32,7 +32,7 @@ void ShardRecovery::judge_lost_tails() {
     for (const std::uint32_t u : young_) judge_count(u);
     for (const std::uint32_t u : young_)
         if (end_of(u) < found(u).young_from)
-            suspect_tail(u, found(u).young_from - 1, "the checkpoint says that it was programmed");
+            suspect_tail(u, found(u).young_from - 1, "the checkpoint lists the page as programmed");
     if (!only_killed_) return;
     judge_open_unit(last_told_.open_user, last_told_.user_pages, last_told_.open_collector,
                     last_told_.collector_pages);
@@ -41,13 +41,13 @@ void ShardRecovery::judge_lost_tails() {
     for (const std::uint32_t u : young_) {
         const FoundUnit& unit = found(u);
         if (!may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
-            suspect_tail(u, unit.full_at - 1, "the journal says that its unit was full");
+            suspect_tail(u, unit.full_at - 1, "the journal shows that its erase unit was full");
     }
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         if (!found(u).programmed || found(u).serial != 0 || found(u).bad) continue;
         // An earlier mount that found the unit in this state has recorded it in the unit table.
         if (loaded_.units[u - range_.first_unit].next == found(u).end) continue;
-        lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
+        lose_unknown(fmt::format("erase unit {} holds pages but no readable page record", u));
     }
 }
 
@@ -62,7 +62,7 @@ void ShardRecovery::judge_count(std::uint32_t u) {
     const auto told = told_.find(found(u).serial);
     if (told == told_.end()) return;
     const std::uint32_t pages = only_killed_ ? told->second.held : told->second.durable;
-    if (found(u).end < pages) suspect_tail(u, pages - 1, "the journal says that it was programmed");
+    if (found(u).end < pages) suspect_tail(u, pages - 1, "the journal lists the page as programmed");
 }
 
 /// Whether a unit exists that was open, with pages in it, in the newest page of the journal. It may have been
@@ -89,10 +89,9 @@ void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, s
     }
     const std::uint32_t grown = other != nullptr && other->end > other_pages ? other->end - other_pages : 0;
     if (!has_room || grown + pages >= pages_per_unit_) return;
-    lose_unknown(
-        fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
-                    "records is there",
-                    serial, pages));
+    lose_unknown(fmt::format(
+        "the journal says that the erase unit with serial {} held {} pages, but none of their records exists",
+        serial, pages));
 }
 
 void ShardRecovery::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {
@@ -111,8 +110,9 @@ std::uint32_t ShardRecovery::end_of(std::uint32_t unit) {
 
 void ShardRecovery::lose_unknown(const std::string& what) {
     if (options_.mutation == Mutation::kForgetLostRecords) return;
-    find(fmt::format("{}: what it held is not known, and every block that is of no later epoch is in doubt",
-                     what));
+    find(fmt::format(
+        "{}: the lost contents are not known, and every block of the same or an earlier epoch is in doubt",
+        what));
     ++report_.records_lost;
     changed_ = true;
     records_lost_ = true;
@@ -131,10 +131,11 @@ void ShardRecovery::settle_lost_records() {
         for (const auto& [volume, epoch] : lives_.living()) doubts_.add_lost(volume, epoch);
     // The volume may be added to the drive again, without its blocks.
     for (const auto& [volume, epoch] : unexplained_) {
-        find(fmt::format(
-            "blocks of volume {} of epoch {} are dropped, for the drive's metadata, an older copy, "
-            "does not know it; if it is added again, every block of no later epoch is in doubt",
-            volume, epoch));
+        find(
+            fmt::format("blocks of volume {} of epoch {} are dropped, because the drive's metadata, an older "
+                        "copy, does not contain this volume; if the volume is added again, each of its "
+                        "blocks of this or an earlier epoch is in doubt",
+                        volume, epoch));
         doubts_.add_lost(volume, epoch);
         changed_ = true;
     }

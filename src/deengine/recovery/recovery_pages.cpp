@@ -21,7 +21,7 @@ Result<void> ShardRecovery::judge_young_pages() {
     for (std::uint32_t u = range_.first_unit; u < range_.first_unit + range_.units; ++u) {
         if (found(u).serial == 0 || !is_remains(u)) continue;
         ++report_.units_half_erased;
-        find(fmt::format("unit {} was half erased: what is left in it was erased before", u));
+        find(fmt::format("erase unit {} was half erased: its remaining pages are treated as erased", u));
     }
     for (const std::uint32_t u : young_) judge_unit(u);
     judge_lost_tails();
@@ -38,7 +38,7 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         PageOob oob{};
         const Record record = read_record(page, oob);
         if (i >= unit.failed_from) {
-            tear(page, record == Record::kGood ? &oob : nullptr, "its program failed, as the log says");
+            tear(page, record == Record::kGood ? &oob : nullptr, "the log says that programming it failed");
             continue;
         }
         if (record != Record::kGood || oob.unit_serial != unit.serial) {
@@ -57,19 +57,20 @@ void ShardRecovery::judge_unit(std::uint32_t u) {
         const bool hole = read_record(bad, oob) == Record::kErased;
         const bool counts = !hole && !is_torn(bad) && !unit.bad;
         if (counts && tail_was_complete(unit.serial)) {
-            suspects_.push_back({bad, "the log shows that its unit was complete before the last two groups"});
+            suspects_.push_back(
+                {bad, "the log shows that its erase unit was complete before the last two groups"});
         } else if (counts && only_killed_ && bad % pages_per_unit_ + 1 != unit.end) {
-            suspects_.push_back({bad, "a killed process tears the last page of a unit alone"});
+            suspects_.push_back({bad, "a killed process can tear only the last page of an erase unit"});
         } else if (counts && only_killed_ && !may_be_open(unit.serial)) {
             // An erasure clears records from the last to the first; the kill may have interrupted one.
-            suspects_.push_back({bad, "the journal says that its unit was full", true});
+            suspects_.push_back({bad, "the journal shows that its erase unit was full", true});
         } else if (counts && only_killed_) {
             lose_unknown(
-                fmt::format("page {} (unit {}) was being programmed by a process that was killed, or "
-                            "its record has rotted",
+                fmt::format("page {} (unit {}) was being programmed by a process that was killed, or its "
+                            "record was damaged later",
                             bad, u));
         }
-        tear(bad, nullptr, "a cut left no good record of it");
+        tear(bad, nullptr, "a power cut left no valid record of the page");
     }
 }
 
@@ -78,8 +79,10 @@ void ShardRecovery::judge_bad_records(std::span<const PageNumber> pages, const P
     const bool old = is_whole(next.group);
     for (const PageNumber bad : pages) {
         if ((old || only_killed_) && !is_torn(bad))
-            suspects_.push_back({bad, "later pages of its unit show that it was durable", !old});
-        tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
+            suspects_.push_back({bad, "later pages of its erase unit show that it was durable", !old});
+        tear(bad, nullptr,
+             old ? "it is of an older group, which a finding below explains"
+                 : "a power cut left no valid record of the page");
     }
 }
 
@@ -97,7 +100,7 @@ void ShardRecovery::judge_contents(PageNumber page, const PageOob& oob, bool fai
         return;
     }
     tear(page, &oob,
-         known_failed ? "its program failed" : "its contents are not those that its record tells");
+         known_failed ? "programming it failed" : "its contents do not match the checksums in its record");
     if (block && !known_failed && options_.mutation != Mutation::kForgetDoubt)
         doubts_.add(make_key(oob.vid, oob.vba), WriteOrder::of(oob));
 }
@@ -126,8 +129,8 @@ Result<void> ShardRecovery::settle_doubts() {
     doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
         impl_->doubts.add(key, order);
         find(
-            fmt::format("block {} of volume {} is in doubt: its version of sequence {} is torn or rotten; "
-                        "another replica tells, and the older version is kept",
+            fmt::format("block {} of volume {} is in doubt: its version of sequence {} is torn or damaged; "
+                        "reads ask another replica, and the older version is kept",
                         key_block(key), key_volume(key), order.sequence));
     });
     report_.blocks_doubtful += impl_->doubts.size();
@@ -141,10 +144,10 @@ Result<void> ShardRecovery::bound_doubts() {
     if (doubts_.size() <= most) return {};
     if (!options_.accept_loss)
         return error(Errc::kCorrupt,
-                     "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
-                     "room to remember {}; nothing was changed; read its blocks from replicas on other "
-                     "drives, where there are any, or give up what the other {} hold, older versions "
-                     "included, with `gnstor ssd recover STORE --accept-loss --write`",
+                     "shard {}: {} blocks are in doubt, because their newest versions are torn or damaged, "
+                     "but there is room to record only {}; nothing was changed; read its blocks from "
+                     "replicas on other drives, where there are any, or give up the other {} blocks, "
+                     "including their older versions, with `gnstor ssd recover STORE --accept-loss --write`",
                      range_.index, doubts_.size(), most, doubts_.size() - most);
     std::size_t kept = 0;
     doubts_.drop_if([&](BlockKey key, const WriteOrder&) {
@@ -166,8 +169,8 @@ void ShardRecovery::tear(PageNumber page, const PageOob* oob, const char* why) {
     const std::string what = oob == nullptr ? std::string()
                                             : fmt::format(", sequence {} of block {} of volume {}",
                                                           oob->sequence, oob->vba, oob->vid);
-    find(fmt::format("page {} (unit {}){} is torn and as if never written: {}", page, unit_of(page), what,
-                     why));
+    find(fmt::format("page {} (unit {}){} is torn and is treated as never written: {}", page, unit_of(page),
+                     what, why));
 }
 
 /// Whether the last pages of a unit were programmed before the last two groups.
@@ -200,13 +203,14 @@ Result<void> ShardRecovery::judge_suspects() {
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = unit_of(suspect.page);
         if (valid[u - range_.first_unit] && suspect.doubt) {
-            lose_unknown(fmt::format("page {} (unit {}) has no record: {}", suspect.page, u, suspect.why));
+            lose_unknown(
+                fmt::format("page {} (unit {}) has no record, although {}", suspect.page, u, suspect.why));
         } else if (valid[u - range_.first_unit]) {
             GN_TRY(lose_record(suspect.page, suspect.why));
         } else if (half_erased != u) {
             half_erased = u;
             ++report_.units_half_erased;
-            find(fmt::format("unit {} was half erased, and nothing in it is valid", u));
+            find(fmt::format("erase unit {} was half erased, and no page in it is valid", u));
         }
     }
     return {};
@@ -253,8 +257,8 @@ bool ShardRecovery::take_copies_of(std::uint32_t u) {
     const auto damaged = std::ranges::count_if(copies, [](const auto& copy) { return copy.second.damaged; });
     if (damaged != 0)
         lose_unknown(
-            fmt::format("unit {} was half erased, or a record in it has rotted: {} of the {} pages "
-                        "that were copied from it have damaged contents",
+            fmt::format("erase unit {} was half erased, or a record in it was damaged later: {} of the {} "
+                        "pages that were copied from it have damaged contents",
                         u, damaged, valid));
     for (const auto& [key, copy] : copies) impl_->map.update(key, {copy.counts, false});
     return true;
@@ -262,17 +266,16 @@ bool ShardRecovery::take_copies_of(std::uint32_t u) {
 
 Result<void> ShardRecovery::lose_record(PageNumber page, const char* why) {
     find(
-        fmt::format("page {} (unit {}) was durable and its record cannot be read: {}; which block it held is "
-                    "not known",
+        fmt::format("page {} (unit {}) was durable, but its record cannot be read: {}; it is not known which "
+                    "block it held",
                     page, unit_of(page), why));
     ++report_.pages_unreadable;
     if (options_.accept_loss) return {};
-    return error(
-        Errc::kCorrupt,
-        "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
-        "known; read its blocks from replicas on other drives, where there are any, or give that block up "
-        "with `gnstor ssd recover STORE --accept-loss --write`",
-        range_.index, page, unit_of(page), why);
+    return error(Errc::kCorrupt,
+                 "shard {}: the record of page {} (unit {}) cannot be read although {}: it is not known "
+                 "which block it held; read its blocks from replicas on other drives, where there are any, "
+                 "or give up that block with `gnstor ssd recover STORE --accept-loss --write`",
+                 range_.index, page, unit_of(page), why);
 }
 
 Result<void> ShardRecovery::apply_young_pages() {
@@ -294,10 +297,10 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
     if (!applies_outdated && !lives_.lives(oob.vid, oob.epoch, oob.vba)) {
         ++report_.pages_outdated;
         note_dropped(oob.vid, oob.epoch);
-        find(fmt::format(
-            "page {} (unit {}) is dropped: volume {} does not exist, or block {} or epoch {} are not "
-            "of its present life",
-            page, unit_of(page), oob.vid, oob.vba, oob.epoch));
+        find(
+            fmt::format("page {} (unit {}) is dropped: volume {} does not exist, or its block {} or its "
+                        "epoch {} belongs to a deleted volume with the same VID",
+                        page, unit_of(page), oob.vid, oob.vba, oob.epoch));
         return {};
     }
     const BlockKey key = make_key(oob.vid, oob.vba);
@@ -316,7 +319,8 @@ Result<void> ShardRecovery::apply_page(PageNumber page, const PageOob& oob) {
     const auto ticket = impl_->map.reserve(key);
     if (!ticket)
         return error(Errc::kInternal,
-                     "shard {}: the block map has no room for page {} at {} of {} slots; this is a defect",
+                     "shard {}: the block map has no room for page {} although only {} of its {} entries are "
+                     "in use; this is a defect in gnstor",
                      range_.index, page, impl_->map.size(), impl_->map.slots());
     impl_->map.commit(*ticket, {page, false});
     impl_->tombstones.remove(key);
@@ -384,7 +388,7 @@ Result<void> ShardRecovery::drop_stale_entries() {
     report_.pages_outdated += dead;
     report_.blocks_lost += lost_.size();
     for (const nvme::VolumeId volume : dead_volumes_)
-        find(fmt::format("volume {} exists no more: its blocks are dropped", volume));
+        find(fmt::format("volume {} does not exist any more: its blocks are dropped", volume));
     for (const BlockKey key : lost_)
         find(fmt::format(
             "block {} of volume {} was acknowledged and its page is gone: its reads fail until it is "

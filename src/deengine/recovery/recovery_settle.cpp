@@ -77,8 +77,8 @@ Result<void> Shard::Impl::write_one_recovered() {
         if (flash.sync(SyncLevel::kPower) != FlashStatus::kOk) {
             broken = true;
             return error(Errc::kIo,
-                         "shard {}: what was recovered cannot be made durable; see what the medium below "
-                         "reports, and open the drive again",
+                         "shard {}: the result of the recovery cannot be made durable; check the disk under "
+                         "the store for errors, and open the drive again",
                          range.index);
         }
         groups.durable = groups.current;
@@ -90,15 +90,14 @@ Result<void> Shard::Impl::write_one_recovered() {
 Error Shard::Impl::no_room_for_recovered() const {
     if (no_room_below)
         return error(Errc::kNoSpace,
-                     "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
-                     "was recovered; make room of {} KiB on that disk",
+                     "shard {}: the disk under the store is full, and has no room for the checkpoint of the "
+                     "recovery; free {} KiB on that disk",
                      range.index, (units_of_checkpoint() + 1) * pages_per_unit * (nvme::kBlockBytes / 1024));
-    return error(
-        Errc::kNoSpace,
-        "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} bad); "
-        "nothing was changed; mount with more units, or read its blocks from replicas on other "
-        "drives, where there are any",
-        range.index, pool.free_units(), pool.units() - pool.good_units());
+    return error(Errc::kNoSpace,
+                 "shard {}: the flash has no free page for the checkpoint of the recovery ({} erase units "
+                 "are free, {} are bad); nothing was changed; mount with more units, or read its blocks from "
+                 "replicas on other drives, where there are any",
+                 range.index, pool.free_units(), pool.units() - pool.good_units());
 }
 
 std::uint32_t Shard::Impl::settle_recovery() {

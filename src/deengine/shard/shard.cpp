@@ -333,8 +333,8 @@ Result<void> Shard::Impl::close() {
         if (checkpoint.wants_sync() && !sync_now()) break;
     }
     return error(Errc::kIo,
-                 "a drive was closed without a checkpoint: its flash has no room for one or cannot sync; "
-                 "what was acknowledged is recovered from the log at the next opening");
+                 "a drive was closed without a checkpoint: its flash has no room for a checkpoint or cannot "
+                 "sync; what was acknowledged is recovered from the log at the next opening");
 }
 
 std::uint64_t Shard::Impl::page_limit() const {

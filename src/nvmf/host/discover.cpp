@@ -61,12 +61,14 @@ Result<std::vector<DiscoveredSubsystem>> read_discovery_log(std::span<const std:
                                                             const std::string& peer) {
     nvme::DiscoveryLogHeader header;
     if (page.size() < sizeof header)
-        return error(Errc::kCorrupt, "the discovery log of {} ends in its header", peer);
+        return error(Errc::kCorrupt, "the discovery log of {} is shorter than its header", peer);
     std::memcpy(&header, page.data(), sizeof header);
     if (header.record_format != 0 ||
         header.records > (page.size() - sizeof header) / sizeof(nvme::DiscoveryEntry))
-        return error(Errc::kCorrupt, "the discovery log of {} says {} records of format {} in {} bytes", peer,
-                     header.records, header.record_format, page.size());
+        return error(
+            Errc::kCorrupt,
+            "the discovery log of {} is damaged: its header claims {} records of format {} in {} bytes", peer,
+            header.records, header.record_format, page.size());
     std::vector<DiscoveredSubsystem> found;
     for (std::uint64_t i = 0; i < header.records; ++i) {
         nvme::DiscoveryEntry entry;
@@ -106,13 +108,15 @@ Result<std::vector<DiscoveredSubsystem>> discover(rdma::Nic& nic, const std::str
         nvme::DiscoveryLogHeader header;
         std::memcpy(&header, head.data(), sizeof header);
         if (header.records > kRecordsMost)
-            return error(Errc::kCorrupt, "the discovery log of {} says {} records; {} are believed", address,
-                         header.records, kRecordsMost);
+            return error(Errc::kCorrupt,
+                         "the discovery log of {} claims {} records; this program accepts at most {}",
+                         address, header.records, kRecordsMost);
         GN_ASSIGN(const std::vector<std::byte> page,
                   read_log(*host, sizeof header + header.records * sizeof(nvme::DiscoveryEntry)));
         if (generation_of(page) == header.generation) return read_discovery_log(page, address);
     }
-    return error(Errc::kBusy, "the discovery log of {} changes again and again; ask later", address);
+    return error(Errc::kBusy,
+                 "the discovery log of {} changed during every attempt to read it; try again later", address);
 }
 
 }  // namespace gnstor::nvmf

@@ -44,15 +44,16 @@ struct StatusMeaning {
 StatusMeaning meaning(Status status) {
     switch (status) {
         case Status::kAccessDenied:
-            return {Errc::kPermission, "this host may not do that; the array's admin host may"};
+            return {Errc::kPermission, "this host lacks the right to do that; use the array's admin host"};
         case Status::kStaleTerm:
-            return {Errc::kState, "a newer daemon has taken over; this one must stop"};
+            return {Errc::kState, "a newer gnstord has taken over the array; this gnstord must stop"};
         case Status::kVolumeExists:
             return {Errc::kExists, "choose another name or VID"};
         case Status::kNoSuchVolume:
             return {Errc::kNotFound, "the SSD knows no such volume"};
         case Status::kStaleEpoch:
-            return {Errc::kState, "the volume was opened for writing again since; open it anew"};
+            return {Errc::kState,
+                    "the volume has been opened for writing again in the meantime; open it again"};
         case Status::kStaleMap:
             return {Errc::kState, "the SSD has another map version; fetch the map and try again"};
         case Status::kNotGranted:
@@ -71,7 +72,7 @@ StatusMeaning meaning(Status status) {
         case Status::kKeepAliveExpired:
             return {Errc::kState, "the association is not in that state; connect again"};
         default:
-            return {Errc::kIo, "see the SSD's log"};
+            return {Errc::kIo, "see the log of the process that serves the SSD"};
     }
 }
 
@@ -121,7 +122,7 @@ Result<nvme::Completion> await_response(HostQueue& queue, std::uint64_t deadline
     nvme::Completion completion;
     for (std::uint32_t looks = 0;; ++looks) {
         if (queue.poll(completion)) return completion;
-        if (queue.broken()) return error(Errc::kState, "the connection is gone");
+        if (queue.broken()) return error(Errc::kState, "the connection has ended");
         if (simt::now_ns() >= deadline_ns) return error(Errc::kTimedOut, "no answer in time");
         if (looks > kSpins)
             std::this_thread::sleep_for(kLookEvery);
@@ -255,8 +256,8 @@ Result<nvme::Completion> HostController::exchange(nvme::Command command,
     if (response.ok() && response->command_id == command.command_id) return response;
     give_up();
     if (response.ok())
-        return error(Errc::kIo, "{} answered command {} with id {}", options_.subsystem_nqn,
-                     command.command_id, response->command_id);
+        return error(Errc::kIo, "{} answered the command with identifier {} with the identifier {}",
+                     options_.subsystem_nqn, command.command_id, response->command_id);
     return error(response.error().code, "admin command {:#04x} to {}: {}; the association is ended",
                  command.opcode, options_.subsystem_nqn, response.error().message);
 }

@@ -211,8 +211,10 @@ bool HostQueue::poll(nvme::Completion& completion) {
             }
             if (arrival.bytes() < kResponseBytes) {
                 if (!receive_error_)
-                    log_error("queue pair {:#x}: a response of {} bytes; the connection counts as broken",
-                              arrival.qpn, arrival.bytes());
+                    log_error(
+                        "queue pair {:#x}: a response has only {} bytes, which is too short; the connection "
+                        "is treated as broken",
+                        arrival.qpn, arrival.bytes());
                 receive_error_ = true;
                 return;
             }

@@ -45,8 +45,8 @@ Result<VolumeList> HostController::volume_list(std::uint64_t term) {
         nvme::VolumeListHeader header;
         std::memcpy(&header, buffer.data(), sizeof header);
         if (header.returned > kBatch)
-            return error(Errc::kCorrupt, "{} lists {} volumes in a buffer for {}", options_.subsystem_nqn,
-                         header.returned, kBatch);
+            return error(Errc::kCorrupt, "{} returned {} volumes, but the buffer has room for {}",
+                         options_.subsystem_nqn, header.returned, kBatch);
         list.term = header.term;
         for (std::uint32_t i = 0; i < header.returned; ++i) {
             nvme::VolumeRecord record;

@@ -64,15 +64,16 @@ std::array<std::byte, 32> transport_request_data(std::uint16_t queue_id, std::ui
 Result<void> check_transport_accept(std::span<const std::byte> private_data, std::uint32_t entries) {
     nvme::RdmaConnectReply reply;
     if (private_data.size() < sizeof reply)
-        return error(Errc::kIo, "the target accepted with {} bytes of private data; NVMe/RDMA has {}",
+        return error(Errc::kIo, "the target accepted with {} bytes of private data; NVMe/RDMA requires {}",
                      private_data.size(), sizeof reply);
     std::memcpy(&reply, private_data.data(), sizeof reply);
     if (reply.record_format != 0)
-        return error(Errc::kUnsupported, "the target answers with record format {}; only 0 is known",
+        return error(Errc::kUnsupported,
+                     "the target answers with record format {}; this program knows only format 0",
                      reply.record_format);
     if (reply.controller_receive_queue_size < entries)
         return error(Errc::kNoSpace,
-                     "the target has {} receives for a queue of {} commands; use a smaller depth",
+                     "the target provides only {} receives for a queue of {} commands; use a smaller depth",
                      reply.controller_receive_queue_size, entries);
     return {};
 }

@@ -99,7 +99,7 @@ void TargetConnection::leave_staging() {
     // 0 even if the drive keeps event requests until its queue is deleted: these have neither page nor
     // window.
     if (staging->budget.held(staging_member_) != 0)
-        log_error("queue pair {:#x}: leaves with {} bytes of staging memory", qp_,
+        log_error("queue pair {:#x}: its connection ends but still holds {} bytes of staging memory", qp_,
                   staging->budget.held(staging_member_));
     staging->budget.leave(staging_member_);
 }

@@ -27,7 +27,7 @@ namespace {
 /// flight, as on any RDMA target; the drive checksums what it copied.
 static_assert(sizeof(nvme::MapSet) <= kInCapsuleBytes && sizeof(nvme::VolumeRecord) <= kInCapsuleBytes &&
                   256 * sizeof(nvme::DsmRange) <= kInCapsuleBytes,
-              "what is interpreted fits a staging page");
+              "command data that the drive interprets must fit one staging page");
 bool is_block_data(QueueKind kind, const nvme::Command& command) {
     return kind == QueueKind::kIo && !is_fabrics(command) &&
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
@@ -159,7 +159,7 @@ void TargetConnection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, boo
     const auto at = std::ranges::find_if(
         awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
     if (at == awaited_.end()) {
-        log_error("queue pair {:#x}: the NIC has filled a window that is not awaited", qp_);
+        log_error("queue pair {:#x}: the NIC reports data in a memory window that no command waits for", qp_);
         return;
     }
     const std::uint32_t index = *at;

@@ -23,7 +23,7 @@ constexpr std::uint8_t kArbitrationWeighted = 1;
 constexpr std::uint8_t kShutdownNone = 0, kShutdownOccurring = 1, kShutdownComplete = 2;  // CSTS.SHST
 constexpr std::uint8_t kTransferLog2 = 8;  // MDTS: 2^8 pages of 4 KiB
 static_assert((4096u << kTransferLog2) == kTransferBytesMax,
-              "Identify says what capsules are checked against");
+              "the transfer limit in Identify must be the limit that capsules are checked against");
 
 ConnectOutcome refused(const ConnectVerdict& verdict) {
     return {verdict.status, verdict.dw0, {}};

@@ -77,7 +77,8 @@ Result<DiscoveryLog> DiscoveryLog::make(std::span<const DiscoveryRecord> records
         nvme::DiscoveryEntry entry;
         if (!fill(entry, record))
             return error(Errc::kInvalidArgument,
-                         "'{}' at '{}' port '{}' does not fit a discovery record: 223, 256 and 32 bytes",
+                         "'{}' at '{}' port '{}' does not fit a discovery record: the NQN may have 223 "
+                         "bytes, the address 256 and the port 32",
                          record.nqn, record.address, record.service);
         std::memcpy(to, &entry, sizeof entry);
         to += sizeof entry;

@@ -32,7 +32,9 @@ Result<ssd::NvmeQueue*> DiscoveryDevice::create_queue(std::uint16_t id, std::uin
 Result<void> DiscoveryDevice::delete_queue(ssd::NvmeQueue* queue) {
     std::size_t gone = 0;
     reactor_.run([&] { gone = std::erase_if(queues_, [&](const auto& q) { return &q->queue == queue; }); });
-    if (gone == 0) return error(Errc::kNotFound, "the discovery controller has no such queue");
+    if (gone == 0)
+        return error(Errc::kNotFound,
+                     "cannot delete a queue: the discovery controller does not have this queue");
     return {};
 }
 

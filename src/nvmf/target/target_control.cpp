@@ -33,14 +33,14 @@ Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
     if (limits.admin_entries_max < 2 || limits.io_entries_max < 2 || limits.io_entries_max > 32768 ||
         limits.admin_entries_max > 4096 || limits.io_queues_max == 0 || limits.io_queues_max > 65535)
         return error(Errc::kInvalidArgument,
-                     "a target cannot have queues of {} and {} entries, {} a controller; the limits are "
-                     "4096, 32768 and 65535",
+                     "a target cannot have admin queues of {} entries, I/O queues of {} entries and {} I/O "
+                     "queues for each controller; give 2 to 4096, 2 to 32768 and 1 to 65535",
                      limits.admin_entries_max, limits.io_entries_max, limits.io_queues_max);
     if (options.turns.staging_bytes < kStagingBytesMin || options.turns.places == 0)
-        return error(
-            Errc::kInvalidArgument,
-            "a target needs at least {} bytes of staging memory and a place at each drive, not {} and {}",
-            kStagingBytesMin, options.turns.staging_bytes, options.turns.places);
+        return error(Errc::kInvalidArgument,
+                     "a target needs at least {} bytes of staging memory and room for at least 1 command at "
+                     "each drive, not {} bytes and {} commands",
+                     kStagingBytesMin, options.turns.staging_bytes, options.turns.places);
     std::unique_ptr<TargetControl> control(new TargetControl(nic, std::move(options)));
     GN_TRY(control->make_subsystems(subsystems));
     control->thread_ = std::thread([c = control.get()] { c->run(); });
@@ -241,8 +241,10 @@ void TargetControl::flush_for_shutdowns(Subsystem& subsystem) {
     if (wanted.empty()) return;
     subsystem.config.device->flush([of = subsystem.shared_from_this(), wanted](bool stable) {
         if (!stable)
-            log_error("{}: what was answered cannot be made stable, so {} controllers do not shut down",
-                      of->config.nqn, wanted.size());
+            log_error(
+                "{}: the drive cannot flush its acknowledged writes, so {} controllers do not complete their "
+                "shutdown",
+                of->config.nqn, wanted.size());
         const std::lock_guard lock(of->mutex);
         of->flushes.ended();
         for (const auto& [id, shutdown] : wanted) of->controllers.shutdown_ended(id, shutdown, stable);
@@ -258,8 +260,9 @@ void TargetControl::expire() {
             expired = subsystem->controllers.expire(now);
         }
         for (const std::uint16_t id : expired) {
-            log_warn("{}: controller {} fell silent past its keep-alive time; its connections are failed",
-                     subsystem->config.nqn, id);
+            log_warn(
+                "{}: controller {} received no command within its keep-alive time; its connections are ended",
+                subsystem->config.nqn, id);
             close_queues(*subsystem, id, true, Why::kSilence);
         }
         {
@@ -371,10 +374,11 @@ void TargetControl::destroy(TargetConnection& connection) {
     const auto destroyed = nic_.destroy_queue_pair(connection.qp(), 0);
     if (!destroyed.ok() && destroyed.error().code == Errc::kBusy) {
         if (++record.refusals == kRefusalsQuiet)
-            log_warn("{}: a connection of {} ended, and its queue pair is not to be had for {} s: {}",
-                     listeners_[record.door]->service, record.peer,
-                     std::chrono::duration_cast<std::chrono::seconds>(kRefusalsQuiet * kTick).count(),
-                     destroyed.error().message);
+            log_warn(
+                "{}: a connection of {} has ended, but its queue pair could not be destroyed for {} s: {}",
+                listeners_[record.door]->service, record.peer,
+                std::chrono::duration_cast<std::chrono::seconds>(kRefusalsQuiet * kTick).count(),
+                destroyed.error().message);
         return;
     }
     if (!destroyed.ok()) log_error("{}: {}", listeners_[record.door]->service, destroyed.error().message);

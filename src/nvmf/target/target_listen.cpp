@@ -33,7 +33,9 @@ Result<void> TargetControl::make_subsystems(std::span<const SubsystemConfig> sub
         const auto same = [&](const auto& each) { return each->config.nqn == config.nqn; };
         if (!options_.ports.empty() &&
             (config.nqn == kDiscoveryNqn || std::ranges::any_of(subsystems_, same)))
-            return error(Errc::kExists, "two subsystems of one target are called {}: a port cannot tell them",
+            return error(Errc::kExists,
+                         "two subsystems of one target have the NQN {}: a port cannot distinguish them; give "
+                         "each subsystem another NQN",
                          config.nqn);
         subsystems_.push_back(std::make_shared<Subsystem>(std::move(config), options_.controllers));
         const auto& made = subsystems_.back();
@@ -61,7 +63,8 @@ Result<void> TargetControl::make_discovery() {
     if (reactor == nullptr && !subsystems_.empty()) reactor = subsystems_.front()->config.drive_reactor;
     if (reactor == nullptr)
         return error(Errc::kInvalidArgument,
-                     "a target with ports needs a reactor for discovery: name one, or the first subsystem's");
+                     "a target with ports needs a reactor for discovery: set discovery_reactor, or the "
+                     "drive_reactor of the first subsystem");
     GN_ASSIGN(DiscoveryLog log, DiscoveryLog::make(records));
     discovery_device_ = std::make_unique<DiscoveryDevice>(std::move(log), *reactor);
     SubsystemConfig config;
@@ -111,8 +114,8 @@ bool TargetControl::reserve(const std::string& peer, std::uint32_t entries) {
         entries_ + entries <= options_.entries_max && before + entries <= options_.entries_max / 2;
     if (!fits) {
         log_warn(
-            "a connection of {} entries from {} is rejected: hosts have {} of {} entries here, {} of them "
-            "that one, which may have half",
+            "a connection of {} queue entries from {} is rejected: all hosts together use {} of the {} "
+            "entries of this target, and this host uses {}; one host may use half of them",
             entries, peer, entries_, options_.entries_max, before);
         return false;
     }
@@ -152,7 +155,7 @@ rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRe
     if (!qp.ok()) {
         give_back(request.peer, entries);
         ++listeners_[door]->tally().connections_refused;
-        log_warn("no queue pair for a connection from {}: {}", request.peer, qp.error().message);
+        log_warn("cannot create a queue pair for a connection from {}: {}", request.peer, qp.error().message);
         return reject(nvme::RdmaRejectStatus::kNoResources);
     }
     ++tally_of(*connection).connections_accepted;

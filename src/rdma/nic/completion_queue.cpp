@@ -17,14 +17,14 @@ Result<void> check(const CompletionQueueConfig& config) {
     if (config.ring == nullptr || reinterpret_cast<std::uintptr_t>(config.ring) % alignof(mlx5::Cqe64) != 0 ||
         !std::has_single_bit(config.entries) || config.entries > mlx5::kConsumerMask / 2)
         return error(Errc::kInvalidArgument,
-                     "cannot create a completion queue of {} entries at {}: needs 64-byte alignment and a "
-                     "power of two",
+                     "cannot create a completion queue of {} entries at {}: the ring must be aligned to 64 "
+                     "bytes and the number of entries a power of two",
                      config.entries, static_cast<const void*>(config.ring));
     if (config.collapsed ? config.entries != 1 || config.tickets != nullptr
                          : config.consumer_record == nullptr)
-        return error(
-            Errc::kInvalidArgument,
-            "cannot create a completion queue: a collapsed one has 1 entry, any other has a consumer record");
+        return error(Errc::kInvalidArgument,
+                     "cannot create a completion queue: a collapsed completion queue must have exactly 1 "
+                     "entry, any other needs a consumer record");
     return {};
 }
 

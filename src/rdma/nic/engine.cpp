@@ -85,8 +85,10 @@ void NicEngine::look_at_bell(QueuePair& qp) {
         qp.posted + ((record - static_cast<std::uint32_t>(qp.posted)) & mlx5::kIndexMask);
     if (posted - qp.retired > qp.config.send_entries) {
         if (qp.in_error()) return;  // logged once: the poster may keep ringing
-        log_error("rdma: queue pair {:#x}: the doorbell record says {} entries, the ring has {}", qp.qpn,
-                  posted - qp.retired, qp.config.send_entries);
+        log_error(
+            "rdma: queue pair {:#x}: the doorbell record announces {} unfinished send entries, but the send "
+            "ring has only {}",
+            qp.qpn, posted - qp.retired, qp.config.send_entries);
         if (qp.strict()) strict_violation(qp, "send queue overflow", posted);
         fail(qp);
         return;

@@ -91,12 +91,12 @@ std::uint8_t NicEngine::check_entry(QueuePair& qp, std::uint64_t index, const ml
     const mlx5::ControlSegment& control = entry.control;
     const std::uint32_t segments = mlx5::control_segments(control);
     const char* fault = nullptr;
-    if (mlx5::control_index(control) != (index & mlx5::kIndexMask)) fault = "index of an entry";
-    if (mlx5::control_qpn(control) != qp.qpn) fault = "queue pair number of an entry";
-    if (segments < 1 || segments > 4) fault = "size of an entry";
-    if (mlx5::control_signature(control) != 0) fault = "signature of an entry";
+    if (mlx5::control_index(control) != (index & mlx5::kIndexMask)) fault = "entry index";
+    if (mlx5::control_qpn(control) != qp.qpn) fault = "queue pair number";
+    if (segments < 1 || segments > 4) fault = "size (1 to 4 segments are allowed)";
+    if (mlx5::control_signature(control) != 0) fault = "signature";
     if (fault == nullptr) return mlx5::kSyndromeNone;
-    log_error("rdma: queue pair {:#x}: wrong {} at {}", qp.qpn, fault, index);
+    log_error("rdma: queue pair {0:#x}: send entry {2} has a wrong {1}", qp.qpn, fault, index);
     if (qp.strict()) strict_violation(qp, fault, index);
     return mlx5::kLocalQpOperationError;
 }
@@ -255,7 +255,7 @@ std::uint8_t NicEngine::deliver(QueuePair& to, std::span<const Segment> message,
                                 std::uint32_t invalidate_rkey, bool invalidate) {
     if (!has_receive(to)) {
         count(to.nic->tally.mine().rnr);
-        if (to.strict()) strict_violation(to, "missing receive", to.receives_used);
+        if (to.strict()) strict_violation(to, "no receive is posted for an arriving SEND", to.receives_used);
         return mlx5::kRnrRetryExceeded;
     }
     const mlx5::DataSegment receive =
@@ -308,8 +308,10 @@ void NicEngine::send(QueuePair& qp, const void* data, std::uint32_t bytes, std::
     const bool remote = qp.remote != nullptr;
     if (!remote && (peer == nullptr || !peer->ready())) return;
     if ((!remote && peer->offload()) || bytes == 0 || bytes > kOffloadSendBytes) {
-        log_error("rdma: queue pair {:#x}: an offload sends 1 to {} bytes to a queue pair with receives",
-                  qp.qpn, kOffloadSendBytes);
+        log_error(
+            "rdma: queue pair {:#x}: cannot send for an offload: a SEND must have 1 to {} bytes, and the "
+            "peer must be a queue pair with receives",
+            qp.qpn, kOffloadSendBytes);
         fail(qp);
         return;
     }

@@ -49,7 +49,8 @@ void LateWindows::close(QueuePair* qp, const Window& window, bool filled) {
     const auto at = late_.find(window.cookie);
     if (at == late_.end() || !at->second.told || at->second.qp != qp) {
         count(qp->nic->tally.mine().strict_violations);
-        log_error("rdma: a window is closed that is not open, or not yet ready (cookie {})", window.cookie);
+        log_error("rdma: cannot close the memory window with cookie {}: it is not open, or not ready yet",
+                  window.cookie);
         return;
     }
     const Late& late = at->second;

@@ -13,11 +13,12 @@ constexpr std::uint64_t kLongestNs = 1'000'000'000;
 
 Result<void> check_direction(const char* name, const LinkDirection& d) {
     if (!(d.bytes_per_second >= kLeastBytesPerSecond) || d.bytes_per_second > kMostBytesPerSecond)
-        return error(Errc::kInvalidArgument, "{}: {} bytes a second; give {} to {}", name, d.bytes_per_second,
-                     kLeastBytesPerSecond, kMostBytesPerSecond);
+        return error(Errc::kInvalidArgument,
+                     "link {}: a bandwidth of {} bytes a second is out of range; give {} to {}", name,
+                     d.bytes_per_second, kLeastBytesPerSecond, kMostBytesPerSecond);
     if (d.latency_ns > kLongestNs)
-        return error(Errc::kInvalidArgument, "{}: a latency of {} ns; give at most {}", name, d.latency_ns,
-                     kLongestNs);
+        return error(Errc::kInvalidArgument, "link {}: a latency of {} ns is out of range; give at most {}",
+                     name, d.latency_ns, kLongestNs);
     return {};
 }
 

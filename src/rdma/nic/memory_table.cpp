@@ -44,13 +44,16 @@ Result<MemoryKeys> MemoryTable::add_as(std::uint32_t key, std::byte* base, std::
                                        std::uint32_t access, std::byte* here) {
     const std::uint32_t index = key >> 8;
     if (index >= kRegions || (key & 0xFF) == 0)
-        return error(Errc::kInvalidArgument, "cannot register memory under key {:#x}: there is no such key",
-                     key);
+        return error(Errc::kInvalidArgument,
+                     "cannot register memory under key {:#x}: no region can have this key", key);
     std::unique_lock lock(mutex_);
     for (std::uint32_t tries = 0;; ++tries) {
         const auto at = std::ranges::find(free_, index);
         if (at == free_.end() || tries == kLatePinTries)
-            return error(Errc::kExists, "cannot register memory under key {:#x}: its place is taken", key);
+            return error(
+                Errc::kExists,
+                "cannot register memory under key {:#x}: another region has that key, or its index, already",
+                key);
         if (regions_[index].pins() == 0) {
             free_.erase(at);
             return fill(index, static_cast<std::uint8_t>(key & 0xFF), base, bytes, access, here);
@@ -68,7 +71,8 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
         return error(Errc::kInvalidArgument,
                      "cannot register {} bytes at {}: the range is empty or wraps around", bytes, base);
     if ((access & ~(kLocalWrite | kRemoteRead | kRemoteWrite)) != 0)
-        return error(Errc::kInvalidArgument, "cannot register memory with access {:#x}: unknown rights",
+        return error(Errc::kInvalidArgument,
+                     "cannot register memory with access rights {:#x}: some of these bits are unknown",
                      access);
     if (key != 0) return add_as(key, static_cast<std::byte*>(base), bytes, access, here);
     const std::lock_guard lock(mutex_);
@@ -108,10 +112,10 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
     while (region.pins() != 0) {
         if (std::chrono::steady_clock::now() >= deadline) {
             region.key_.store(keys.lkey, std::memory_order_seq_cst);
-            return error(
-                Errc::kBusy,
-                "cannot deregister key {:#x}: still used after {} ms; reset the queue pairs that use it",
-                keys.lkey, timeout_ms);
+            return error(Errc::kBusy,
+                         "cannot deregister key {:#x}: its memory is still in use after {} ms; reset the "
+                         "queue pairs that use it",
+                         keys.lkey, timeout_ms);
         }
         std::this_thread::sleep_for(std::chrono::microseconds(50));
     }

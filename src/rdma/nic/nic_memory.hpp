@@ -46,7 +46,8 @@ class NicMemory {
     void end() noexcept {
         if (nic_ == nullptr) return;
         if (const auto gone = nic_->unshare_memory(memory_.data()); !gone.ok())
-            log_error("memory stays shared with the node: {}", gone.error().message);
+            log_error("cannot end the sharing of memory with the node, the memory stays shared: {}",
+                      gone.error().message);
         nic_ = nullptr;
     }
 

@@ -164,7 +164,8 @@ void RemoteQueue::send(const void* data, std::uint32_t bytes, std::uint32_t inva
     if (free_sends_.empty()) {
         if (small_sends_.size() >= 2 * buffer_held_.size() + kSendsInWindow)
             return refused(error(Errc::kState,
-                                 "the peer goes on asking and acknowledges none of {} answers; it is let go",
+                                 "the peer keeps sending requests but has acknowledged none of {} responses; "
+                                 "the connection is ended",
                                  small_sends_.size()));
         free_sends_.push_back(static_cast<std::uint32_t>(small_sends_.size()));
         small_sends_.push_back(std::make_unique<SmallSend>());

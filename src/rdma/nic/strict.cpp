@@ -54,7 +54,8 @@ void NicEngine::strict_check_bell(QueuePair& qp, std::uint64_t bell) {
     const std::uint32_t behind =
         (static_cast<std::uint32_t>(qp.posted) - 1 - mlx5::bell_index(bell)) & mlx5::kIndexMask;
     if (mlx5::bell_qpn(bell) == qp.qpn && behind < qp.config.send_entries) return;
-    strict_violation(qp, "a bell that the doorbell record does not cover", mlx5::bell_index(bell));
+    strict_violation(qp, "the doorbell was rung for an entry that the doorbell record does not cover",
+                     mlx5::bell_index(bell));
     fail(qp);
 }
 
@@ -68,9 +69,9 @@ bool NicEngine::strict_unchanged(QueuePair& qp, std::uint64_t index) {
     const mlx5::SendEntry now = qp.config.send_ring[index & (qp.config.send_entries - 1)];
     const char* fault = nullptr;
     if (std::memcmp(&now, &flight.entry, sizeof now) != 0)
-        fault = "an entry changed before its completion";
+        fault = "a send entry was changed before its completion";
     else if (payload_crc(qp, flight.entry).value_or(flight.payload_crc) != flight.payload_crc)
-        fault = "a payload changed before its completion";
+        fault = "the payload of a send entry was changed before its completion";
     if (fault == nullptr) return true;
     strict_violation(qp, fault, index);
     return false;

@@ -77,7 +77,8 @@ void heavy_fence() noexcept {
     // entry.
     for (std::uint32_t tries = 0; ::syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) != 0;) {
         if (++tries == kFenceTries) {
-            log_error("rdma: the kernel refuses membarrier: {}", std::strerror(errno));
+            log_error("rdma: the system call membarrier keeps failing, so the process is terminated: {}",
+                      std::strerror(errno));
             std::abort();
         }
         ::sched_yield();

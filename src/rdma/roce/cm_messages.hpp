@@ -116,6 +116,7 @@ void encode_ip_addresses(const IpAddresses& addresses, std::span<std::byte, kIpA
 constexpr std::uint64_t service_of_port(std::uint16_t port) noexcept {
     return 0x0000'0000'0106'0000ull | port;
 }
-static_assert(service_of_port(4420) == 0x0000'0000'0106'1144ull, "what nvme-rdma asks for");
+static_assert(service_of_port(4420) == 0x0000'0000'0106'1144ull,
+              "the service ID that the nvme-rdma driver of Linux requests for port 4420");
 
 }  // namespace gnstor::rdma::roce

@@ -25,7 +25,7 @@ ConnectionManager::ConnectionManager(const CmOptions& options)
 
 Result<void> ConnectionManager::listen(std::uint64_t service_id) {
     if (std::find(services_.begin(), services_.end(), service_id) != services_.end()) {
-        return error(Errc::kExists, "service {:#x} is listened for already", service_id);
+        return error(Errc::kExists, "cannot listen for service {:#x}: it has a listener already", service_id);
     }
     services_.push_back(service_id);
     return {};
@@ -143,8 +143,10 @@ Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmPar
     }
     Slot* slot = take();
     if (slot == nullptr) {
-        return error(Errc::kNoSpace, "all {} places for connections are in use; end some first",
-                     slots_.size());
+        return error(
+            Errc::kNoSpace,
+            "cannot connect: all {} connections of the connection manager are in use; end some first",
+            slots_.size());
     }
     slot->peer = peer;
     CmMessage request = begin(*slot, CmKind::kRequest, transaction_++);
@@ -162,7 +164,9 @@ Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmPar
 Result<void> ConnectionManager::accept(TimeNs now, CmId id, const CmParameters& mine) {
     Slot* slot = find(id);
     if (slot == nullptr || slot->state != State::kRequested) {
-        return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
+        return error(Errc::kState,
+                     "cannot answer connection request {:#x}: it has been answered already, or has ended",
+                     id);
     }
     if (mine.private_data.size() > private_room(CmKind::kReply)) {
         return error(Errc::kInvalidArgument,
@@ -181,7 +185,10 @@ Result<void> ConnectionManager::reject(TimeNs now, CmId id, RejectReason reason,
     Slot* slot = find(id);
     const bool unanswered = slot != nullptr && (slot->state == State::kRequested ||
                                                 (slot->state == State::kReplySent && !slot->sent));
-    if (!unanswered) return error(Errc::kState, "connection {:#x} awaits no answer (any more)", id);
+    if (!unanswered)
+        return error(Errc::kState,
+                     "cannot answer connection request {:#x}: it has been answered already, or has ended",
+                     id);
     CmMessage message = begin(*slot, CmKind::kReject, slot->words->received.transaction);
     message.reason = reason;
     message.private_bytes =

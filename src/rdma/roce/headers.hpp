@@ -57,7 +57,8 @@ struct Bth {
     std::uint32_t ack_psn;  ///< be32: acknowledge request 31, reserved 30:24, PSN 23:0
 };
 static_assert(sizeof(Bth) == 12 && offsetof(Bth, partition_key) == 2, "the BTH is 12 bytes");
-static_assert(offsetof(Bth, reserved_qp) == 4 && offsetof(Bth, ack_psn) == 8, "IBA 9.2");
+static_assert(offsetof(Bth, reserved_qp) == 4 && offsetof(Bth, ack_psn) == 8,
+              "the BTH has the layout of IBA 9.2");
 
 /// RDMA extended transport header. 9.3.3. On the wire it is not aligned to 8, so the address is two words.
 struct Reth {
@@ -66,25 +67,26 @@ struct Reth {
     std::uint32_t rkey;          ///< be32
     std::uint32_t length;        ///< be32: of the whole message, at most 2^31
 };
-static_assert(sizeof(Reth) == 16 && offsetof(Reth, rkey) == 8 && offsetof(Reth, length) == 12, "IBA 9.3.3");
+static_assert(sizeof(Reth) == 16 && offsetof(Reth, rkey) == 8 && offsetof(Reth, length) == 12,
+              "the RETH has the layout of IBA 9.3.3");
 
 /// Acknowledge extended transport header. 9.3.5.
 struct Aeth {
     std::uint32_t syndrome_msn;  ///< be32: syndrome 31:24, message sequence number 23:0
 };
-static_assert(sizeof(Aeth) == 4, "IBA 9.3.5");
+static_assert(sizeof(Aeth) == 4, "the AETH has the layout of IBA 9.3.5");
 
 /// Invalidate extended transport header. 9.3.7.
 struct Ieth {
     std::uint32_t rkey;  ///< be32
 };
-static_assert(sizeof(Ieth) == 4, "IBA 9.3.7");
+static_assert(sizeof(Ieth) == 4, "the IETH has the layout of IBA 9.3.7");
 
 /// Immediate data. 9.3.6. Parsed; this transport refuses the operations that carry it.
 struct ImmediateHeader {
     std::uint32_t data;  ///< be32
 };
-static_assert(sizeof(ImmediateHeader) == 4, "IBA 9.3.6");
+static_assert(sizeof(ImmediateHeader) == 4, "the ImmDt header has the layout of IBA 9.3.6");
 
 /// Datagram extended transport header. 9.3.2.
 struct Deth {

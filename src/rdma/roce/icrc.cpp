@@ -92,7 +92,7 @@ Result<NetworkHeaders> NetworkHeaders::parse(std::span<const std::byte> datagram
     }
     const std::uint32_t udp_bytes = get16(at + headers.ip_bytes_ + 4);
     if (total > datagram.size() || udp_bytes < kUdpBytes || headers.ip_bytes_ + udp_bytes != total) {
-        return refuse("its lengths do not fit together");
+        return refuse("its IP and UDP lengths contradict each other");
     }
     std::memcpy(headers.bytes_.data(), at, headers.ip_bytes_ + kUdpBytes);
     payload_at = headers.ip_bytes_ + kUdpBytes;

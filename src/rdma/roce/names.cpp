@@ -71,7 +71,7 @@ std::string_view name_of(DecodeVerdict verdict) noexcept {
         case DecodeVerdict::kPad:
             return "pad count does not fit";
         case DecodeVerdict::kPayload:
-            return "payload where none belongs";
+            return "has a payload although its operation carries none";
         case DecodeVerdict::kPartition:
             return "not the default partition";
         case DecodeVerdict::kTooLong:

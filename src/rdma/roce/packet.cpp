@@ -215,15 +215,14 @@ Result<std::uint32_t> encode(const Packet& packet, std::span<std::byte> out) {
     const std::uint32_t pad = pad_of(packet.payload.bytes);
     if (!has.known || has.atomic || has.atomic_ack) {
         return error(Errc::kInvalidArgument,
-                     "a RoCE packet cannot be encoded: opcode {:#04x} is not one that is sent",
+                     "a RoCE packet cannot be encoded: this transport never sends opcode {:#04x}",
                      static_cast<unsigned>(packet.opcode));
     }
     if (out.size() < bytes || packet.payload.bytes > kMtuMax || (!has.payload && packet.payload.bytes != 0) ||
         (pad != 0 && !has.last)) {
         return error(Errc::kInvalidArgument,
-                     "a RoCE packet {} cannot be encoded: {} payload bytes, {} bytes in all, room for {}; "
-                     "give it room and "
-                     "a payload that fits",
+                     "a RoCE packet {} cannot be encoded: it has {} payload bytes and {} bytes in all, and "
+                     "the buffer has {}; give a larger buffer, or a payload that the operation allows",
                      name_of(packet.opcode), packet.payload.bytes, bytes, out.size());
     }
     std::byte* at = out.data();

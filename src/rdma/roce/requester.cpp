@@ -42,8 +42,8 @@ Result<void> Requester::post(const Request& request) {
     for (std::uint32_t i = 0; i < std::min(request.count, kPiecesMax); ++i) bytes += request.pieces[i].size();
     if (request.count > kPiecesMax || bytes > kMessageBytesMax) {
         return error(Errc::kInvalidArgument,
-                     "a request of {} pieces and {} bytes is beyond {} pieces and {} bytes", request.count,
-                     bytes, kPiecesMax, kMessageBytesMax);
+                     "a request has {} pieces and {} bytes, but at most {} pieces and {} bytes are allowed",
+                     request.count, bytes, kPiecesMax, kMessageBytesMax);
     }
     Slot& entry = slot(posted_);
     entry.request = request;

@@ -22,7 +22,9 @@ using nvme::Status;
 namespace {
 
 constexpr std::string_view kFirmware = GN_VERSION;
-static_assert(kFirmware.size() <= sizeof nvme::IdentifyController::fr, "or versions are compared in part");
+static_assert(
+    kFirmware.size() <= sizeof nvme::IdentifyController::fr,
+    "the version must fit the firmware revision field of Identify, or versions are compared in part");
 constexpr std::uint16_t kTemperatureKelvin = 300;
 constexpr std::uint32_t kWarningKelvin = 343;
 constexpr std::uint8_t kSpareThreshold = 10;  // percent

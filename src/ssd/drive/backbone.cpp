@@ -31,19 +31,20 @@ Result<deengine::FlashGeometry> geometry_for(const DriveOptions& o) {
                      o.capacity_bytes);
     }
     if (o.pages_per_unit == 0 || o.pages_per_unit > (1u << 20) || o.over_provisioning_percent > 100) {
-        return error(
-            Errc::kInvalidArgument,
-            "erase units of {} pages with {} % over-provisioning are not possible (1 to 2^20, 0 to 100)",
-            o.pages_per_unit, o.over_provisioning_percent);
+        return error(Errc::kInvalidArgument,
+                     "a drive cannot have erase units of {} pages with {} % over-provisioning; give 1 to "
+                     "2^20 pages and 0 to 100 %",
+                     o.pages_per_unit, o.over_provisioning_percent);
     }
     if (o.service_units == 0 || o.service_units > kMaxServiceUnits) {
         return error(Errc::kInvalidArgument, "a drive cannot have {} service units; choose 1 to {}",
                      o.service_units, kMaxServiceUnits);
     }
     const auto too_large = [&] {
-        return error(Errc::kInvalidArgument,
-                     "a drive of {} bytes is too large; 16 TiB with its over-provisioning is the most",
-                     o.capacity_bytes);
+        return error(
+            Errc::kInvalidArgument,
+            "a drive of {} bytes is too large; capacity and over-provisioning together may be 16 TiB at most",
+            o.capacity_bytes);
     };
     if (blocks > (1ull << 32)) return too_large();
     deengine::EngineOptions firmware;

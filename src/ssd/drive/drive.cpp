@@ -106,7 +106,8 @@ Result<void> Drive::Impl::check_options() {
         options.durability == Durability::kPower || (options.durability == Durability::kDefault && in_file);
     if (durable && !in_file) {
         return error(Errc::kInvalidArgument,
-                     "a drive in memory cannot survive power loss; name a file or ask for less");
+                     "a drive in memory cannot have durability 'power': its contents do not survive a power "
+                     "loss; give the drive a file, or choose a lower durability");
     }
     return check(options.timing);
 }
@@ -126,8 +127,8 @@ Result<void> Drive::Impl::cut_flash() {
     flash = with_faults(std::move(parts), options.faults);
     if (store->write_protected())
         log_error(
-            "SSD {}: {}: what it holds can be read, and nothing be changed; once it may be written to, start "
-            "what serves it anew",
+            "SSD {}: {}: the store is read-only: blocks can be read, but nothing can be changed; make the "
+            "store writable, then restart the process that serves it",
             identity.serial, store->describe());
     log_info("SSD {}: {}, {} service units", identity.serial, store->describe(), identity.service_units);
     return {};
@@ -147,12 +148,16 @@ Result<void> Drive::Impl::mount() {
     };
     engine_options.on_settled = [this] {
         if (!store->note_recovered()) {
-            log_error("SSD {}: its boot record cannot be written: writes stay refused; start it anew",
-                      identity.serial);
+            log_error(
+                "SSD {}: its boot record cannot be written: writes stay refused; restart the process that "
+                "serves the SSD",
+                identity.serial);
             return false;
         }
-        log_warn("SSD {}: there is room for what the recovery had to write: writes are accepted again",
-                 identity.serial);
+        log_warn(
+            "SSD {}: the disk has room again, and the recovery has written its results: writes are accepted "
+            "again",
+            identity.serial);
         return true;
     };
     GN_ASSIGN(engine, mount_engine(flash, store->metadata(), engine_options, path, recovery, reactor, units));
@@ -160,11 +165,9 @@ Result<void> Drive::Impl::mount() {
         log_warn("SSD {}: recovery: {}", identity.serial, finding);
     if (engine->unsettled()) {
         log_error(
-            "SSD {}: the disk under {} is full, and has no room for what the recovery has to write: blocks "
-            "can "
-            "be read and volumes be deleted, writes are refused; make room on that disk, and the SSD goes on "
-            "by "
-            "itself",
+            "SSD {}: the disk under {} is full and has no room for the results of the recovery: blocks can "
+            "be read and volumes can be deleted, but writes are refused; make room on that disk, and the SSD "
+            "accepts writes again without a restart",
             identity.serial, store->describe());
         return {};
     }
@@ -254,7 +257,9 @@ Result<void> Drive::delete_queue(NvmeQueue* queue) {
     bool known = false;
     bool gone = false;
     impl_->reactor.run([&] { known = impl_->path.close(queue); });
-    if (!known) return error(Errc::kNotFound, "drive {} has no such queue", impl_->identity.serial);
+    if (!known)
+        return error(Errc::kNotFound, "cannot delete a queue of drive {}: the drive does not have this queue",
+                     impl_->identity.serial);
     const auto deadline = std::chrono::steady_clock::now() + kDeleteDeadline;
     while (!gone) {
         impl_->reactor.run([&] {

@@ -21,11 +21,14 @@ class ScrubFailureLog {
         const std::lock_guard lock(mutex_);
         if (told_.size() > kToldMax || !told_.emplace(bad.page, bad.key).second) return;
         if (told_.size() > kToldMax)
-            log_error("SSD {}: more pages fail the scrub; they are counted (scrub_bad_pages)", serial);
+            log_error(
+                "SSD {}: scrub: more pages fail their checksums; further pages are not logged, only counted "
+                "(scrub_bad_pages)",
+                serial);
         else if (bad.known)
             log_error(
-                "SSD {}: scrub: flash page {} fails its checksums: reads of block {} of volume {} fail here; "
-                "another replica has it, and writing the block again mends it",
+                "SSD {}: scrub: flash page {} fails its checksums: reads of block {} of volume {} fail on "
+                "this SSD; other replicas have the block, and writing it again repairs it",
                 serial, bad.page, static_cast<std::uint32_t>(bad.key), bad.key >> 32);
         else
             log_error("SSD {}: scrub: the record of flash page {} cannot be read", serial, bad.page);

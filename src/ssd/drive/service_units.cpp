@@ -237,7 +237,7 @@ bool ServiceUnits::barrier(const UnitMessage& message) {
         if (echoes_ == 0) break;
         if (std::chrono::steady_clock::now() > deadline) {
             lost_ = true;
-            log_error("{} of {} service units do not answer for {} s: the drive accepts nothing any more",
+            log_error("{} of {} service units have not answered for {} s: the drive accepts no more commands",
                       echoes_, shards(), kBarrierDeadline.count());
             return false;
         }

@@ -32,19 +32,19 @@ std::optional<JournalLoss> find_loss(const BootRecord& boot, const FoundJournals
 
 std::string describe(const JournalLoss& loss) {
     const std::string found = loss.found == 0
-                                  ? std::string("none of its pages is found")
-                                  : fmt::format("the newest of its pages that is found is {}", loss.found);
+                                  ? std::string("none of its pages was found")
+                                  : fmt::format("the newest page that was found is {}", loss.found);
     return fmt::format(
-        "records of pages are missing: the journal of service unit {} had reached page {}, and {}; blocks "
-        "would read as older versions or as zeroes",
+        "records of pages are missing: the journal of service unit {} had reached page {}, but {}; some "
+        "blocks would read as older versions or as zeroes",
         loss.service_unit, loss.told, found);
 }
 
 Error refuse_loss(const std::filesystem::path& path, const JournalLoss& loss) {
     return error(Errc::kCorrupt,
                  "the store {} is damaged: {}; read from replicas on other drives, where there are any, or "
-                 "bring the store back from a whole copy; `gnstor ssd recover {} --accept-loss --write` "
-                 "recovers what is there, and what is missing is lost",
+                 "restore the store from an undamaged copy; `gnstor ssd recover {} --accept-loss --write` "
+                 "recovers the remaining records, and the missing ones are lost",
                  path.string(), describe(loss), shell_word(path.string()));
 }
 

@@ -102,7 +102,8 @@ struct BootRecord {
     std::uint8_t reserved[1468];
     std::uint32_t crc;  ///< of the bytes before it
 };
-static_assert(sizeof(BootRecord) == 2048, "two copies fill a page, each in halves of its own");
+static_assert(sizeof(BootRecord) == 2048,
+              "two copies of the boot record must fill one page, so that each copy fills one half");
 static_assert(offsetof(BootRecord, incarnation) == 16 && offsetof(BootRecord, host_boot_id) == 32);
 static_assert(offsetof(BootRecord, mode) == 48 && offsetof(BootRecord, crc) == 2044);
 static_assert(offsetof(BootRecord, recovered) == 50 && offsetof(BootRecord, backbone) == 51);

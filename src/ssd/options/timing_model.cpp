@@ -56,17 +56,22 @@ Result<void> check_points(const char* what, const std::vector<SizePoint>& points
             return error(Errc::kInvalidArgument, "{}: a size of {} bytes; give multiples of {} up to 1 GiB",
                          what, p.bytes, nvme::kSectorBytes);
         if (p.bytes <= before)
-            return error(Errc::kInvalidArgument, "{}: {} bytes after {}; sizes ascend", what, p.bytes,
-                         before);
-        if (!(p.per_second >= 1) || p.per_second > kMostPerSecond)
-            return error(Errc::kInvalidArgument, "{} of {} bytes: {} a second; give 1 to {}", what, p.bytes,
-                         p.per_second, kMostPerSecond);
-        if (p.latency_ns == 0 || p.latency_ns > kLongestNs)
-            return error(Errc::kInvalidArgument, "{} of {} bytes: a latency of {} ns; give 1 to {}", what,
-                         p.bytes, p.latency_ns, kLongestNs);
-        if (cost_of(p) < cost_before)
-            return error(Errc::kInvalidArgument, "{}: more commands a second of {} bytes than of {}", what,
+            return error(Errc::kInvalidArgument,
+                         "{}: a size of {} bytes follows {} bytes; give the sizes in ascending order", what,
                          p.bytes, before);
+        if (!(p.per_second >= 1) || p.per_second > kMostPerSecond)
+            return error(Errc::kInvalidArgument,
+                         "{} of {} bytes: a rate of {} commands a second is out of range; give 1 to {}", what,
+                         p.bytes, p.per_second, kMostPerSecond);
+        if (p.latency_ns == 0 || p.latency_ns > kLongestNs)
+            return error(Errc::kInvalidArgument,
+                         "{} of {} bytes: a latency of {} ns is out of range; give 1 to {}", what, p.bytes,
+                         p.latency_ns, kLongestNs);
+        if (cost_of(p) < cost_before)
+            return error(Errc::kInvalidArgument,
+                         "{}: more commands a second of {} bytes than of {} bytes; the rate must not grow "
+                         "with the size",
+                         what, p.bytes, before);
         before = p.bytes;
         cost_before = cost_of(p);
     }
@@ -76,15 +81,18 @@ Result<void> check_points(const char* what, const std::vector<SizePoint>& points
 Result<void> check_geometry(const DriveTiming& t) {
     if (t.channels == 0 || t.dies_per_channel == 0 || t.channels > kMostUnits ||
         t.dies_per_channel > kMostUnits)
-        return error(Errc::kInvalidArgument, "{} channels of {} dies; give 1 to {} of each", t.channels,
+        return error(Errc::kInvalidArgument,
+                     "a drive cannot have {} channels of {} dies; give 1 to {} of each", t.channels,
                      t.dies_per_channel, kMostUnits);
     if (t.stripe_bytes == 0 || t.stripe_bytes % nvme::kBlockBytes != 0 || t.stripe_bytes > (1u << 20))
-        return error(Errc::kInvalidArgument, "stripes of {} bytes; give a multiple of {} up to 1 MiB",
+        return error(Errc::kInvalidArgument,
+                     "a drive cannot have stripes of {} bytes; give a multiple of {} up to 1 MiB",
                      t.stripe_bytes, nvme::kBlockBytes);
     if (t.firmware_ns > kLongestNs || t.read_die_ns > kLongestNs || t.program_die_ns > kLongestNs)
-        return error(Errc::kInvalidArgument, "firmware or a die takes more than {} ns", kLongestNs);
+        return error(Errc::kInvalidArgument,
+                     "firmware_ns, read_die_ns and program_die_ns may be {} ns at most", kLongestNs);
     if (!(t.channel_bytes_per_second >= 1e6) || t.channel_bytes_per_second > kMostBytesPerSecond)
-        return error(Errc::kInvalidArgument, "channels of {} bytes a second; give 1e6 to {}",
+        return error(Errc::kInvalidArgument, "a channel cannot carry {} bytes a second; give 1e6 to {}",
                      t.channel_bytes_per_second, kMostBytesPerSecond);
     return {};
 }
@@ -98,16 +106,16 @@ Result<void> check_reach(const DriveTiming& t) {
             t.read_die_ns == 0 ? 1e18 : dies * 1e9 / static_cast<double>(t.read_die_ns) / stripes;
         if (p.per_second * kDieRoom > die_limit)
             return error(Errc::kInvalidArgument,
-                         "read of {} bytes: {:.0f} a second, but {:.0f} dies of {} ns can do {:.0f} and need "
-                         "a quarter "
-                         "more; give more dies or a shorter read_die_ns",
+                         "read of {} bytes: the rate is {:.0f} a second, but {:.0f} dies of {} ns can do "
+                         "only {:.0f} a second, and must be able to do a quarter more than the rate; give "
+                         "more dies or a shorter read_die_ns",
                          p.bytes, p.per_second, dies, t.read_die_ns, die_limit);
         const double channel_limit = t.channels * t.channel_bytes_per_second / p.bytes;
         if (p.per_second * kDieRoom > channel_limit)
-            return error(
-                Errc::kInvalidArgument,
-                "read of {} bytes: {:.0f} a second, but {} channels can carry {:.0f} and need a quarter more",
-                p.bytes, p.per_second, t.channels, channel_limit);
+            return error(Errc::kInvalidArgument,
+                         "read of {} bytes: the rate is {:.0f} a second, but {} channels can carry only "
+                         "{:.0f} a second, and must be able to carry a quarter more than the rate",
+                         p.bytes, p.per_second, t.channels, channel_limit);
         const double piece = std::min(p.bytes, t.stripe_bytes);
         const double least = static_cast<double>(t.read_die_ns) + piece * 1e9 / t.channel_bytes_per_second;
         if (static_cast<double>(p.latency_ns) < least)
@@ -121,8 +129,8 @@ Result<void> check_reach(const DriveTiming& t) {
                                 : dies * t.stripe_bytes * 1e9 / static_cast<double>(t.program_die_ns);
         if (p.per_second * p.bytes * kDieRoom > most)
             return error(Errc::kInvalidArgument,
-                         "write of {} bytes: {:.0f} bytes a second, but dies can program {:.0f} and need a "
-                         "quarter more",
+                         "write of {} bytes: the rate is {:.0f} bytes a second, but the dies can program "
+                         "only {:.0f}, and must be able to program a quarter more than the rate",
                          p.bytes, p.per_second * p.bytes, most);
     }
     return {};

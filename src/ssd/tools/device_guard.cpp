@@ -130,7 +130,7 @@ void find_swaps(const Family& family, const struct stat& target, const KernelVie
         struct stat st {};
         const bool same = ::stat(file.c_str(), &st) == 0 && st.st_dev == target.st_dev &&
                           st.st_ino == target.st_ino && S_ISREG(st.st_mode);
-        if (!who.empty() || same) in_use.push_back(fmt::format("{} is swap", same ? "it" : who));
+        if (!who.empty() || same) in_use.push_back(fmt::format("{} is used as swap", same ? "it" : who));
     }
 }
 
@@ -208,16 +208,16 @@ Result<void> allow_format(const DeviceFacts& facts, const fs::path& path, const 
                      path.string(), joined(facts.in_use));
     if (!facts.block_device) {
         if (!consent.device_serial.empty())
-            return error(Errc::kInvalidArgument,
-                         "{} is a file, which has no serial number; leave --device-serial away, or name a "
-                         "block device",
-                         path.string());
+            return error(
+                Errc::kInvalidArgument,
+                "{} is a file, which has no serial number; leave --device-serial out, or name a block device",
+                path.string());
         if (consent.force || facts.bytes == 0) return {};
         return error(Errc::kExists, "{} exists and has {} bytes{}; --force overwrites it", path.string(),
                      facts.bytes, facts.signatures.empty() ? "" : ", with " + joined(facts.signatures));
     }
     const std::string its = facts.serial.empty()
-                                ? "the device says no serial number"
+                                ? "the device reports no serial number"
                                 : fmt::format("its serial number is in {}", facts.serial_from);
     if (!consent.device_serial.empty() && consent.device_serial != facts.serial)
         return error(Errc::kInvalidArgument,
@@ -226,16 +226,16 @@ Result<void> allow_format(const DeviceFacts& facts, const fs::path& path, const 
     if (facts.signatures.empty() && facts.signatures_known) return {};
     const std::string what =
         facts.signatures.empty()
-            ? "this program was built without libblkid, so nobody has looked what lies on it"
-            : fmt::format("it bears {}", joined(facts.signatures));
+            ? "this program was built without libblkid, so it cannot tell what the device contains"
+            : fmt::format("it contains {}", joined(facts.signatures));
     if (consent.force && !consent.device_serial.empty()) return {};
     if (facts.serial.empty())
         return error(Errc::kExists,
-                     "{} is not formatted: {}; the device has no serial number that --force could be given "
-                     "with: wipe it first (wipefs -a)",
+                     "{} is not formatted: {}; the device has no serial number, which --force needs: wipe "
+                     "the device first (wipefs -a)",
                      path.string(), what);
     return error(consent.force ? Errc::kInvalidArgument : Errc::kExists,
-                 "{} is not formatted: {}; to destroy that give --force and --device-serial ({})",
+                 "{} is not formatted: {}; to destroy its contents, give --force and --device-serial ({})",
                  path.string(), what, its);
 }
 

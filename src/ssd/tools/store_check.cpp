@@ -48,24 +48,23 @@ bool check_boot(const StoreView& view, Findings& findings) {
     const auto copies = view.boot_copies();
     if (!copies[0].whole && !copies[1].whole) {
         findings.damage(kBootOffset,
-                        "both copies of the boot record are damaged: which life of the drive "
-                        "the store holds is not known");
+                        "both copies of the boot record are damaged: it is not known which incarnation of "
+                        "the drive the store holds");
         return true;
     }
     for (std::size_t i = 0; i < 2; ++i)
         if (!copies[i].whole)
             findings.note(kBootOffset + i * sizeof(BootRecord),
-                          fmt::format("copy {} of the boot record is damaged; the other one counts", i));
+                          fmt::format("copy {} of the boot record is damaged; the other copy is used", i));
     const Result<BootRecord> boot = view.boot();
     if (!boot.ok()) {
         findings.damage(kBootOffset, boot.error().message);
         return true;
     }
     if (boot->state == BootState::kEmptying) {
-        findings.note(
-            kBootOffset,
-            "the store was being emptied when its process ended: its contents count no more, and its "
-            "drive goes on with that");
+        findings.note(kBootOffset,
+                      "the store was being emptied when its process ended: its contents are void, and its "
+                      "drive completes the emptying when it is started");
         return false;
     }
     if (!trusted(*boot, host_boot_id()))
@@ -80,17 +79,16 @@ void check_metadata(const StoreView& view, Findings& findings) {
     const std::uint64_t base = view.superblock().metadata_offset;
     const int newest = newest_slot(copies);
     if (copies[0].rotten || copies[1].rotten)
-        findings.damage(
-            base,
-            "the header of a copy of the metadata has rotted: it may have been the newest, and the "
-            "other one would undo what was acknowledged since");
+        findings.damage(base,
+                        "the header of a copy of the metadata was damaged after it was written: that copy "
+                        "may have been the newest, and the other copy would undo later acknowledged changes");
     const std::uint64_t missing = view.metadata_missing();
     if (missing == kMetadataGivenUp)
         findings.damage(base, "a recovery from an older copy of the metadata was interrupted");
     else if (missing != 0)
         findings.damage(base,
-                        fmt::format("there was metadata of generation {}, and no copy of that can be read: "
-                                    "an older one would undo what was acknowledged since",
+                        fmt::format("the metadata had reached generation {}, and no copy of that generation "
+                                    "can be read: an older copy would undo later acknowledged changes",
                                     missing));
     for (int i = 0; i < 2; ++i) {
         const MetadataSlot& copy = copies[static_cast<std::size_t>(i)];
@@ -98,12 +96,13 @@ void check_metadata(const StoreView& view, Findings& findings) {
         if (i == newest && !copy.body_whole)
             findings.damage(at,
                             "the newest copy of the metadata fails its checksum: volumes and permissions are "
-                            "lost, and the older copy would undo what was acknowledged since");
+                            "lost, and the older copy would undo later acknowledged changes");
         else if (i != newest && newest >= 0 && copy.head_whole && !copy.body_whole)
-            findings.note(at, "the older copy of the metadata fails its checksum; the newer one counts");
+            findings.note(at, "the older copy of the metadata fails its checksum; the newer copy is used");
         else if (copy.head_whole && !copy.head_twice)
             findings.note(
-                at, "one of the two copies of the header of this metadata is not whole; the other counts");
+                at,
+                "one of the two copies of the header of this metadata copy is damaged; the other is used");
     }
 }
 
@@ -189,16 +188,18 @@ class MediumCheck {
             for (const PageNumber bad : unreadable) bad_record(bad, may_be_torn(oob.group));
             unreadable.clear();
             if (any && system != (oob.kind == PageKind::kSystem))
-                findings_.damage(view_.record_offset(page),
-                                 fmt::format("erase unit {} holds data and journal pages", number));
+                findings_.damage(
+                    view_.record_offset(page),
+                    fmt::format("erase unit {} holds data pages and journal pages; it may hold only one kind",
+                                number));
             any = true;
             system = oob.kind == PageKind::kSystem;
             page_of(page, oob);
         }
         if (leftovers != 0)
             findings_.note(view_.record_offset(first),
-                           fmt::format("erase unit {}: {} pages of an earlier opening, whose erasure a cut "
-                                       "undid; they count for nothing",
+                           fmt::format("erase unit {}: {} pages of an earlier opening are left, because a "
+                                       "power cut undid their erasure; they are ignored",
                                        number, leftovers));
         for (const PageNumber bad : unreadable) bad_record(bad, true);
         if (view_.record_copies_differ(first, per)) copies_of(first, per);
@@ -209,16 +210,18 @@ class MediumCheck {
         for (PageNumber page = first; page < first + pages; ++page) {
             const RecordCopies copies = view_.record(page);
             if (copies.contradict)
-                findings_.damage(view_.record_offset(page),
-                                 fmt::format("the two copies of the record of page {} contradict each other, "
-                                             "and neither can be proved: the page counts as damaged",
-                                             page));
+                findings_.damage(
+                    view_.record_offset(page),
+                    fmt::format("the two copies of the record of page {} contradict each other, and neither "
+                                "copy can be proved correct: the page counts as damaged",
+                                page));
             if (!copies.rotten) continue;
             ++check_.damaged_record_copies;
             findings_.note(
                 view_.record_offset(page),
-                fmt::format("one of the two copies of the record of page {} is damaged; the other counts",
-                            page));
+                fmt::format(
+                    "one of the two copies of the record of page {} is damaged; the other copy is used",
+                    page));
         }
     }
 
@@ -233,9 +236,8 @@ class MediumCheck {
             return;
         }
         if (oob.kind != PageKind::kData && oob.kind != PageKind::kSystem) {
-            findings_.damage(view_.record_offset(page),
-                             fmt::format("page {} is of kind {}, which there is not", page,
-                                         static_cast<unsigned>(oob.kind)));
+            findings_.damage(view_.record_offset(page), fmt::format("page {} has the unknown kind {}", page,
+                                                                    static_cast<unsigned>(oob.kind)));
             return;
         }
         ++(oob.kind == PageKind::kData ? check_.data_pages : check_.system_pages);
@@ -281,10 +283,11 @@ void check_contents(StoreView& view, StoreCheck& check, Findings& findings, cons
                                              [](const auto& item, PageNumber p) { return item.page < p; });
         const bool read = reader != blocks.unreadable.end() && reader->page == bad.page;
         const std::string so =
-            read       ? fmt::format("reads of block {} of volume {} fail", deengine::key_block(reader->key),
-                                     deengine::key_volume(reader->key))
-            : bad.torn ? "torn by a cut, it counts as never written"
-                       : "no block reads from it (torn by an earlier cut, or rotten)";
+            read ? fmt::format("reads of block {} of volume {} fail", deengine::key_block(reader->key),
+                               deengine::key_volume(reader->key))
+            : bad.torn
+                ? "the page was torn by a power cut and is treated as never written"
+                : "no block is mapped to the page (it was torn by an earlier power cut, or damaged later)";
         findings.add(read ? Severity::kDamage : Severity::kNote, bad.offset, bad.what + ": " + so);
     }
 }

@@ -137,7 +137,7 @@ void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId v
     if (deengine::make_key(oob.vid, oob.vba) != key || (oob.kind != PageKind::kData && !is_lost(oob.kind))) {
         result.findings.push_back(
             {Severity::kDamage, view.record_offset(page),
-             fmt::format("block {} of volume {} is said to lie on page {}, whose record names "
+             fmt::format("block {} of volume {} is mapped to page {}, but the record of that page names "
                          "block {} of volume {} (kind {})",
                          block, volume, page, oob.vba, oob.vid, static_cast<unsigned>(oob.kind))});
         return;
@@ -160,18 +160,17 @@ void check_block(const StoreView& view, deengine::Flash& flash, nvme::VolumeId v
 Result<Recovered> recover_view(StoreView& view, bool accept_loss) {
     GN_ASSIGN(const BootRecord boot, view.boot());
     if (boot.state == BootState::kEmptying)
-        return error(
-            Errc::kState,
-            "the store {} was being emptied when its process ended, so there is nothing to recover; start "
-            "its drive, which goes on with it",
-            view.path().string());
+        return error(Errc::kState,
+                     "the store {} was being emptied when its process ended, so there is nothing to recover; "
+                     "start its drive, which completes the emptying",
+                     view.path().string());
     GN_ASSIGN(const std::unique_ptr<Mounted> mounted, mount(view, accept_loss));
     if (!trusted(boot, host_boot_id())) {
         auto& findings = mounted->recovered.report.findings;
         findings.insert(
             findings.begin(),
-            "the store was open with durability 'process' when its host stopped: acknowledged writes "
-            "may be missing from all this, and a drive started on it begins empty");
+            "the store was open with durability 'process' when its host stopped: acknowledged writes may be "
+            "missing from this recovery, and a drive started on the store begins empty");
     }
     return std::move(mounted->recovered);
 }
@@ -193,12 +192,12 @@ Result<Recovered> recover_store(const std::filesystem::path& path, bool accept_l
               mount(std::move(parts), store->metadata(), identity, accept_loss));
     if (mounted->engine->unsettled())
         return error(Errc::kNoSpace,
-                     "the disk under the store {} is full, and has no room for the checkpoint of what was "
-                     "recovered; nothing is lost; make room on that disk and recover the store again",
+                     "the disk under the store {} is full, and has no room for the checkpoint of the "
+                     "recovery; nothing is lost; make room on that disk and recover the store again",
                      path.string());
     GN_TRY(mounted->engine->close());
     if (!store->note_recovered() || !store->end_use())
-        return error(Errc::kIo, "the store {} was recovered, but could not be closed", path.string());
+        return error(Errc::kIo, "the store {} was recovered, but could not be closed cleanly", path.string());
     mounted->recovered.accepted_losses = std::move(lost);
     return std::move(mounted->recovered);
 }
@@ -214,26 +213,28 @@ BlockCheck check_blocks(StoreView& view, StoreCheck& check) {
     check.mounted = true;
     check.recovery = (*mounted)->recovered.report;
     if (check.recovery.spare_checkpoint)
-        result.findings.push_back(
-            {Severity::kDamage, view.superblock().data_offset,
-             "the newest checkpoint is damaged; the one before it, and what followed, serves"});
+        result.findings.push_back({Severity::kDamage, view.superblock().data_offset,
+                                   "the newest checkpoint is damaged; the recovery uses the checkpoint "
+                                   "before it and the journal after that"});
     if (const std::uint64_t doubtful = check.recovery.blocks_doubtful; doubtful != 0)
         result.findings.push_back(
             {Severity::kNote, view.superblock().data_offset,
              fmt::format(
-                 "{} blocks are in doubt: their newest versions were torn by a power cut, or have "
-                 "rotted; reads ask the other replicas first (`gnstor ssd recover {} --explain` names them)",
+                 "{} blocks are in doubt: their newest versions were torn by a power cut, or were damaged "
+                 "later; reads ask the other replicas first (`gnstor ssd recover {} --explain` names them)",
                  doubtful, shell_word(view.path().string()))});
     if (const std::uint64_t lost = check.recovery.records_lost; lost != 0)
         result.findings.push_back(
             {Severity::kDamage, view.superblock().oob_offset,
-             fmt::format("records of pages are lost, of which blocks is not known; places: {}", lost)});
+             fmt::format(
+                 "page records are lost in {} places, and it is not known which blocks they described",
+                 lost)});
     for (const auto& [volume, epoch] : check.recovery.volumes_in_doubt)
         result.findings.push_back(
             {Severity::kDamage, view.superblock().oob_offset,
-             fmt::format("records are lost that may have been of volume {}: each of its blocks whose present "
-                         "version is of epoch {} or an earlier one is in doubt; reads ask the other replicas "
-                         "first",
+             fmt::format("page records are lost that may have described blocks of volume {}: each of its "
+                         "blocks whose present version is of epoch {} or an earlier one is in doubt; reads "
+                         "ask the other replicas first",
                          volume, epoch)});
     for (std::size_t i = 0; i < (*mounted)->shards.size(); ++i) {
         const Shard& shard = *(*mounted)->shards[i];

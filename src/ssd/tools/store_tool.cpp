@@ -92,10 +92,10 @@ std::string describe(const StoreFacts& f) {
 
 Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_t term) {
     if (term == 0 || term > nvme::kTermOfDriveMost)
-        return error(Errc::kInvalidArgument,
-                     "term {} is none that a gnstord can have or follow: choose 1 to {}; give the term that "
-                     "'gnstor status' shows, or 1",
-                     term, nvme::kTermOfDriveMost);
+        return error(
+            Errc::kInvalidArgument,
+            "term {} is out of range: choose 1 to {}; give the term that 'gnstor status' shows, or 1", term,
+            nvme::kTermOfDriveMost);
     // The lock is held to the end, so that no drive serves the store meanwhile.
     GN_ASSIGN(const std::unique_ptr<StoreFile> store, StoreFile::open(path));
     if (!trusted(store->boot(), host_boot_id()))
@@ -105,7 +105,7 @@ Result<std::uint64_t> reset_term(const std::filesystem::path& path, std::uint64_
                      path.string());
     const std::vector<std::byte> blob = store->load();
     if (blob.empty())
-        return error(Errc::kNotFound, "no gnstord has ever spoken to the store {}: it has no term to reset",
+        return error(Errc::kNotFound, "no gnstord has ever used the store {}: it has no term to reset",
                      path.string());
     constexpr std::uint32_t kAnyVolumes = 0xFFFF;
     GN_ASSIGN(
@@ -148,7 +148,9 @@ Result<CorruptedByte> corrupt_byte(const std::filesystem::path& path, const Page
         hit.oob = oob;
         found = true;
     }
-    if (!found) return error(Errc::kNotFound, "no page of the store {} is the one to damage", path.string());
+    if (!found)
+        return error(Errc::kNotFound, "cannot damage a page of the store {}: no page matches the request",
+                     path.string());
     hit.file_offset =
         store->superblock().data_offset + std::uint64_t{hit.page} * nvme::kBlockBytes + byte_in_page;
     const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));

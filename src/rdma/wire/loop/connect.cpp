@@ -17,8 +17,9 @@ Result<void> SoftNic::listen(const std::string& service, Listener& listener) {
     const std::lock_guard lock(impl_->wire->mutex);
     const auto [at, added] = impl_->wire->listeners.try_emplace({impl_->context.address, service}, &listener);
     if (!added)
-        return error(Errc::kExists, "cannot listen on {} {}: somebody does already", impl_->context.address,
-                     service);
+        return error(Errc::kExists,
+                     "cannot listen on {} {}: this address and service have a listener already",
+                     impl_->context.address, service);
     return {};
 }
 
@@ -35,7 +36,8 @@ void SoftNic::unlisten(const std::string& service) {
 Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
     if (!fresh(from) || !fresh(to))
         return error(Errc::kState,
-                     "cannot connect queue pairs {:#x} and {:#x}: reset those that were used before",
+                     "cannot connect queue pairs {:#x} and {:#x}: at least one of them was used before; "
+                     "reset it first",
                      from.qpn, to.qpn);
     NicEngine* engine = to.engine.load();
     if (from.offload() && !to.offload()) engine = from.engine.load();
@@ -81,11 +83,13 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     QueuePair* qp = impl_->find(number);
     if (qp == nullptr) return error(Errc::kNotFound, "cannot connect: there is no queue pair {:#x}", number);
     if (!fresh(*qp))
-        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
+        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before; reset it first",
+                     number);
     const auto target = impl_->wire->nics.find(peer_address);
     const auto listener = impl_->wire->listeners.find({peer_address, service});
     if (target == impl_->wire->nics.end() || listener == impl_->wire->listeners.end())
-        return error(Errc::kNotFound, "cannot connect to {} {}: nobody listens there", peer_address, service);
+        return error(Errc::kNotFound, "cannot connect to {} {}: no listener has that address and service",
+                     peer_address, service);
     const auto request = std::make_shared<PendingConnect>();
     request->peer = impl_->context.address;
     request->private_data.assign(private_data.begin(), private_data.end());
@@ -96,8 +100,8 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     impl_->wire->changed.notify_all();
     impl_->wire->changed.wait_until(lock, deadline, [&] { return request->answered || request->withdrawn; });
     if (request->withdrawn)
-        return error(Errc::kNotFound, "cannot connect to {} {}: the listener went away", peer_address,
-                     service);
+        return error(Errc::kNotFound, "cannot connect to {} {}: the listener was closed before it answered",
+                     peer_address, service);
     if (!request->answered) {
         request->abandoned = true;
         return error(Errc::kTimedOut, "cannot connect to {} {}: no answer within {} ms", peer_address,
@@ -111,8 +115,9 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     const auto again = impl_->wire->nics.find(peer_address);
     QueuePair* const other =
         again == impl_->wire->nics.end() ? nullptr : again->second->impl_->find(request->reply.qp);
-    Result<void> joined = error(Errc::kState, "cannot connect to {} {}: a queue pair went away meanwhile",
-                                peer_address, service);
+    Result<void> joined =
+        error(Errc::kState, "cannot connect to {} {}: one of the two queue pairs was destroyed meanwhile",
+              peer_address, service);
     if (qp != nullptr && other != nullptr) joined = impl_->wire->establish(*qp, *other);
     if (!joined.ok()) {
         if (other != nullptr) {  // the acceptor must not wait for a peer that will never come
@@ -170,8 +175,9 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
         const bool mine = there && running_engine == qp->engine.load(std::memory_order_relaxed);
         if (mine && qp->remote->open_window(address, bytes, rkey, use, window)) return true;
         qp->add_window(-1);
-        refusal = {Errc::kState,
-                   there && !mine ? "it has a link, and this is not its thread" : "it is not connected"};
+        refusal = {Errc::kState, there && !mine
+                                     ? "its connection belongs to another thread than the calling one"
+                                     : "it is not connected"};
         return false;
     }
     const MemoryTable::Pin pin =
@@ -182,9 +188,10 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     }
     if (pin.fault != MemoryFault::kNone) {
         qp->add_window(-1);
-        refusal = {Errc::kPermission, pin.fault == MemoryFault::kKey      ? "unknown key"
-                                      : pin.fault == MemoryFault::kBounds ? "out of bounds"
-                                                                          : "no such right"};
+        refusal = {Errc::kPermission, pin.fault == MemoryFault::kKey ? "no region has this key"
+                                      : pin.fault == MemoryFault::kBounds
+                                          ? "the range exceeds the region of the key"
+                                          : "the region does not allow this access"};
         return false;
     }
     count(use == WindowUse::kWrite ? context.tally.mine().rdma_writes : context.tally.mine().rdma_reads);

@@ -78,7 +78,8 @@ void LoopWire::Impl::withdraw(Lock& lock, Listener* listener) {
     changed.notify_all();
     const auto free = [this, listener] { return asking == nullptr || asking->listener != listener; };
     // Returning would let the caller free what the call uses.
-    LastWait{}(changed, lock, free, "loop wire: a listener has not returned from a request");
+    LastWait{}(changed, lock, free,
+               "loop wire: the callback of a listener has not returned from a connection request");
 }
 
 }  // namespace gnstor::rdma

@@ -81,8 +81,9 @@ SoftNic::~SoftNic() {
     if (!impl_->attached) return;
     for (std::uint32_t i = 0; i < Impl::kQueuePairs; ++i) {
         if (impl_->queue_pairs[i] == nullptr) continue;
-        log_warn("rdma: NIC {} is closed with queue pair {:#x} in it", impl_->context.address,
-                 impl_->queue_pairs[i]->qpn);
+        log_warn(
+            "rdma: NIC {} is closed although its queue pair {:#x} was not destroyed; it is destroyed now",
+            impl_->context.address, impl_->queue_pairs[i]->qpn);
         if (const auto done = destroy_queue_pair(impl_->queue_pairs[i]->qpn); !done.ok())
             die_on_unchecked_result(done.error());  // an engine would go on touching it
     }
@@ -135,7 +136,8 @@ Result<CqNumber> SoftNic::create_completion_queue(const CompletionQueueConfig& c
 Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
     const std::lock_guard lock(impl_->wire->mutex);
     if (cq == 0 || cq > impl_->completion_queues.size() || impl_->completion_queues[cq - 1] == nullptr)
-        return error(Errc::kNotFound, "cannot destroy completion queue {}: there is none", cq);
+        return error(Errc::kNotFound,
+                     "cannot destroy completion queue {}: no completion queue has this number", cq);
     if (impl_->completion_queues[cq - 1]->users.load() != 0)
         return error(Errc::kBusy,
                      "cannot destroy completion queue {}: destroy the queue pairs that use it first", cq);
@@ -150,8 +152,10 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
     const std::uint32_t place = wanted % kQueuePairs;
     if (wanted != 0 && (wanted >> 24 != 0 || place < kFirstQueuePair || place >= kQueuePairs - 1 ||
                         queue_pairs[place] != nullptr))
-        return error(Errc::kExists, "cannot create queue pair {:#x} of NIC {}: its place is taken", wanted,
-                     context.address);
+        return error(
+            Errc::kExists,
+            "cannot create queue pair {:#x} of NIC {}: the number is invalid, or its table entry is in use",
+            wanted, context.address);
     for (std::uint32_t i = wanted != 0 ? place : kFirstQueuePair; i < kQueuePairs - 1; ++i) {
         if (queue_pairs[i] != nullptr) continue;
         qp->nic = &context;
@@ -165,7 +169,8 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
         queue_pairs[i] = std::move(qp);
         return number;
     }
-    return error(Errc::kNoSpace, "cannot create a queue pair: all {} of NIC {} are in use",
+    return error(Errc::kNoSpace,
+                 "cannot create a queue pair: all {} queue pairs of NIC {} are in use; destroy some",
                  kQueuePairs - 1 - kFirstQueuePair, context.address);
 }
 
@@ -174,17 +179,18 @@ Result<void> check(const QueuePairConfig& config) {
     if (config.send_ring == nullptr || !aligned(config.send_ring) ||
         !std::has_single_bit(config.send_entries) || config.send_entries > kLargestQueue)
         return error(Errc::kInvalidArgument,
-                     "cannot create a queue pair with {} send entries: needs a ring aligned to 64 and a "
-                     "power of two up to {}",
+                     "cannot create a queue pair with {} send entries: the send ring must be aligned to 64 "
+                     "bytes and the number of entries a power of two up to {}",
                      config.send_entries, kLargestQueue);
     if (receives && (!aligned(config.receive_ring) || !std::has_single_bit(config.receive_entries) ||
                      config.receive_entries > kLargestQueue))
         return error(Errc::kInvalidArgument,
-                     "cannot create a queue pair with {} receives: needs a ring aligned to 16 and a power of "
-                     "two up to {}",
+                     "cannot create a queue pair with {} receives: the receive ring must be aligned to 16 "
+                     "bytes and the number of entries a power of two up to {}",
                      config.receive_entries, kLargestQueue);
     if (config.doorbell_record == nullptr || config.bell == nullptr || !aligned(config.bell))
-        return error(Errc::kInvalidArgument, "cannot create a queue pair without doorbell record and bell");
+        return error(Errc::kInvalidArgument,
+                     "cannot create a queue pair: it needs a doorbell record and an aligned doorbell");
     return {};
 }
 
@@ -202,11 +208,13 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
         return error(Errc::kNotFound, "cannot create a queue pair: completion queue {} or {} does not exist",
                      config.send_cq, config.receive_cq);
     if (send_cq->collapsed() && send_cq->users.load() != 0)
-        return error(Errc::kBusy,
-                     "cannot create a queue pair: its collapsed completion queue belongs to another one");
+        return error(
+            Errc::kBusy,
+            "cannot create a queue pair: its collapsed completion queue belongs to another queue pair");
     if (receives && receive_cq->collapsed())
         return error(Errc::kInvalidArgument,
-                     "cannot create a queue pair: receives need a completion queue that is a ring");
+                     "cannot create a queue pair: its receives need a completion queue that is a ring, not a "
+                     "collapsed one");
     auto qp = std::make_unique<QueuePair>();
     qp->config = config;
     if (!receives) qp->config.receive_entries = 0;
@@ -293,11 +301,11 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<s
             (qp->remote != nullptr && qp->remote->connecting.load(std::memory_order_acquire));
         if (busy) {
             if (std::chrono::steady_clock::now() >= deadline)
-                return error(Errc::kBusy,
-                             "queue pair {:#x}: its messages or windows are still held after {} ms by the "
-                             "peer's sink, "
-                             "or it connects",
-                             number, timeout_ms);
+                return error(
+                    Errc::kBusy,
+                    "cannot reset or destroy queue pair {:#x}: after {} ms the receiver of its messages "
+                    "still holds messages or memory windows, or a connection is still being set up",
+                    number, timeout_ms);
             lock.unlock();
             std::this_thread::sleep_for(std::chrono::microseconds(50));
             lock.lock();

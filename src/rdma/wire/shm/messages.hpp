@@ -77,6 +77,6 @@ struct Answer {
 }
 
 static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Answer>,
-              "they travel as bytes");
+              "requests and answers are sent as raw bytes");
 
 }  // namespace gnstor::rdma::shm

@@ -34,8 +34,10 @@ Result<std::unique_ptr<NodeConnection>> NodeConnection::connect(const std::strin
                                                                 std::optional<pid_t> server) {
     GN_ASSIGN(Socket socket, Socket::connect(path));
     if (server && socket.peer() != *server)
-        return error(Errc::kPermission, "process {} listens at {}, and not the node, process {}",
-                     socket.peer(), path, *server);
+        return error(
+            Errc::kPermission,
+            "cannot connect to the node at {1}: process {0} listens there, but the node is process {2}",
+            socket.peer(), path, *server);
     std::unique_ptr<NodeConnection> client(new NodeConnection(std::move(socket), path));
     GN_TRY(client->call(Request{}, -1, kHelloMs));
     return client;
@@ -48,7 +50,7 @@ Result<Answer> NodeConnection::call(const Request& request, int file) {
 Result<Answer> NodeConnection::call(const Request& request, int file, std::uint32_t patience_ms) {
     const std::lock_guard lock(mutex_);
     if (request.kind != Kind::kState) states_.clear();  // a call may change any state
-    if (gone_) return error(Errc::kIo, "the node at {} is gone; connect anew", address_);
+    if (gone_) return error(Errc::kIo, "the node at {} has ended; connect to it again", address_);
     Answer answer;
     Result<void> done = socket_.send(bytes_of(request), file);
     if (done.ok())
@@ -58,11 +60,13 @@ Result<Answer> NodeConnection::call(const Request& request, int file, std::uint3
         // A late answer would be taken for the answer of the next call.
         gone_ = true;
         socket_.stop_sending();
-        return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo, "the node at {}: {}",
-                     address_, done.error().message);
+        return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo,
+                     "the request to the node at {} failed: {}", address_, done.error().message);
     }
     if (answer.magic != kMagic || answer.version != kVersion)
-        return error(Errc::kUnsupported, "the node at {} speaks version {} of the shm wire, this program {}",
+        return error(Errc::kUnsupported,
+                     "the node at {} speaks version {} of the shm wire, this program speaks version {}; use "
+                     "the same version of gnstor for both",
                      address_, answer.version, kVersion);
     if (answer.failure < 0) return answer;
     answer.text.back() = 0;
@@ -108,7 +112,8 @@ void NodeConnection::await_end() {
 Result<void> NodeConnection::share(void* base, std::size_t bytes, int file, std::size_t offset) {
     if (file < 0)
         return error(Errc::kInvalidArgument,
-                     "{} bytes at {} cannot be shared: no file is behind them (PinnedOptions::shareable)",
+                     "cannot share {} bytes at {} with a node: the memory has no file behind it; allocate it "
+                     "with PinnedOptions::shareable",
                      bytes, base);
     Request request;
     request.kind = Kind::kShare;

@@ -43,7 +43,8 @@ Result<void> take_from_all(const NodesThere& there, const Take& take, const Rest
             // If that fails: link() repeats it in the node's next process.
             if (const auto restored = restore(*other); !restored.ok())
                 log_error(
-                    "rdma: {} does not know memory that other nodes keep: {}; where it runs, start it again",
+                    "rdma: the memory that is still shared with other nodes cannot be shared with {} again: "
+                    "{}; if that node is running, restart it",
                     other->address(), restored.error().message);
         return taken;
     }
@@ -62,7 +63,10 @@ Nodes::Nodes(std::vector<ShmNode> nodes) {
 Result<std::unique_ptr<Nodes>> Nodes::open(std::vector<ShmNode> nodes) {
     std::unique_ptr<Nodes> made(new Nodes(std::move(nodes)));
     made->wake_ = Descriptor(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (made->wake_.get() < 0) return error(Errc::kNoSpace, "no descriptor to be woken by is left");
+    if (made->wake_.get() < 0)
+        return error(Errc::kNoSpace,
+                     "cannot create an event descriptor: no file descriptor is left; raise the limit of open "
+                     "files (ulimit -n)");
     for (const auto& node : made->nodes_) {
         GN_TRY(made->link(*node));
         made->address_ += (made->address_.empty() ? "" : ", ") + node->client->address();
@@ -109,7 +113,10 @@ Result<void> Nodes::share_memory(void* base, std::size_t bytes, int file, std::s
     const std::lock_guard call(calls_);
     Block block{bytes, offset, Descriptor(file < 0 ? -1 : ::fcntl(file, F_DUPFD_CLOEXEC, 0))};
     if (file >= 0 && block.file.get() < 0)
-        return error(Errc::kNoSpace, "no descriptor is left for {} bytes to be shared", bytes);
+        return error(Errc::kNoSpace,
+                     "cannot share {} bytes with the nodes: no file descriptor is left; raise the limit of "
+                     "open files (ulimit -n)",
+                     bytes);
     auto* const at = static_cast<std::byte*>(base);
     GN_TRY(share_with_all(at, block));
     blocks_.insert_or_assign(at, std::move(block));
@@ -120,9 +127,14 @@ Result<void> Nodes::unshare_memory(void* base) {
     const std::lock_guard call(calls_);
     auto* const at = static_cast<std::byte*>(base);
     const auto block = blocks_.find(at);
-    if (block == blocks_.end()) return error(Errc::kNotFound, "no memory is shared from {} on", base);
+    if (block == blocks_.end())
+        return error(Errc::kNotFound, "cannot end the sharing of memory at {}: no shared memory begins there",
+                     base);
     if (in_use(at, block->second.bytes))
-        return error(Errc::kBusy, "the memory shared from {} on holds regions, rings or queue pairs", base);
+        return error(Errc::kBusy,
+                     "cannot end the sharing of memory at {}: regions, completion queues or queue pairs "
+                     "still use it; remove them first",
+                     base);
     const Block& b = block->second;
     GN_TRY(take_from_all(
         those_there(), [&](NodeConnection& client) { return client.unshare(base); },
@@ -152,8 +164,10 @@ bool Nodes::in_use(const std::byte* base, std::size_t bytes) const {
 Result<MemoryKeys> Nodes::register_memory(void* base, std::size_t bytes, std::uint32_t access) {
     const std::lock_guard call(calls_);
     if (!is_shared(base, bytes))
-        return error(Errc::kInvalidArgument,
-                     "{} bytes at {} do not lie in memory that was shared with the nodes", bytes, base);
+        return error(
+            Errc::kInvalidArgument,
+            "cannot register {} bytes at {}: they do not lie in memory that was shared with the nodes", bytes,
+            base);
     const auto key = keys_.take();
     if (!key)
         return error(Errc::kNoSpace, "cannot register memory: all {} regions are in use; deregister some",
@@ -196,7 +210,8 @@ Result<CqNumber> Nodes::create_completion_queue(const CompletionQueueConfig& con
     if (!is_shared(config.ring, config.entries * sizeof(mlx5::Cqe64)) ||
         (config.consumer_record != nullptr && !is_shared(config.consumer_record, sizeof(std::uint32_t))))
         return error(Errc::kInvalidArgument,
-                     "a ring of {} completions at {} does not lie in memory that was shared with the nodes",
+                     "cannot create a completion queue of {} entries at {}: its ring does not lie in memory "
+                     "that was shared with the nodes",
                      config.entries, static_cast<const void*>(config.ring));
     Ring ring{config, nullptr, 0};
     if (!config.collapsed) {
@@ -222,7 +237,8 @@ Result<void> Nodes::destroy_completion_queue(CqNumber cq) {
     const std::lock_guard call(calls_);
     const auto ring = rings_.find(cq);
     if (ring == rings_.end())
-        return error(Errc::kNotFound, "cannot destroy completion queue {}: there is none", cq);
+        return error(Errc::kNotFound,
+                     "cannot destroy completion queue {}: no completion queue has this number", cq);
     if (ring->second.users != 0)
         return error(Errc::kBusy,
                      "cannot destroy completion queue {}: destroy the queue pairs that use it first", cq);
@@ -258,20 +274,24 @@ Result<QpNumber> Nodes::create_queue_pair(const QueuePairConfig& config) {
                      config.send_cq, config.receive_cq);
     if (!send->second.config.collapsed || (receives && receive->second.config.collapsed))
         return error(Errc::kUnsupported,
-                     "cannot create a queue pair for one of several nodes: its send completions have to be "
-                     "collapsed, and its receives need a ring");
+                     "cannot create a queue pair for one of several nodes: its send completion queue must be "
+                     "collapsed, and its receive completion queue must be a ring");
     if (send->second.users != 0)
-        return error(Errc::kBusy,
-                     "cannot create a queue pair: its collapsed completion queue belongs to another one");
+        return error(
+            Errc::kBusy,
+            "cannot create a queue pair: its collapsed completion queue belongs to another queue pair");
     if (!is_shared(config.send_ring, config.send_entries * sizeof(mlx5::SendEntry)) ||
         (receives && !is_shared(config.receive_ring, config.receive_entries * sizeof(mlx5::DataSegment))) ||
         !is_shared(config.doorbell_record, 2 * sizeof(std::uint32_t)) ||
         !is_shared(config.bell, sizeof(std::uint64_t)))
-        return error(
-            Errc::kInvalidArgument,
-            "a queue pair's rings, record and bell have to lie in memory that was shared with the nodes");
+        return error(Errc::kInvalidArgument,
+                     "cannot create a queue pair: its rings, doorbell record and doorbell must lie in memory "
+                     "that was shared with the nodes");
     const auto number = numbers_.take();
-    if (!number) return error(Errc::kNoSpace, "cannot create a queue pair: all numbers are in use");
+    if (!number)
+        return error(
+            Errc::kNoSpace,
+            "cannot create a queue pair: all queue pair numbers are in use; destroy some queue pairs");
     simt::store_relaxed<Scope::kSystem>(config.bell, 0u);
     Pair* pair = nullptr;
     {
@@ -322,9 +342,9 @@ Result<void> Nodes::settle(QpNumber qp, Pair& pair) {
         if (end.passed())
             return error(
                 Errc::kBusy,
-                "queue pair {:#x} was reset, but another node stands still between taking a place in "
-                "their completion queue and writing there, before completions of this one; reset it "
-                "again when that node goes on or has ended",
+                "queue pair {:#x} was reset, but another node has stopped between reserving an entry of the "
+                "shared completion queue and writing it, and completions of this queue pair follow that "
+                "entry; reset the queue pair again when that node continues or has ended",
                 qp);
         simt::pause(backoff);
     }
@@ -388,13 +408,15 @@ Result<std::vector<std::byte>> Nodes::connect(QpNumber qp, const std::string& pe
         nodes_, [&](const auto& n) { return n->what.address.empty() || n->what.address == peer_address; });
     if (node == nodes_.end())
         return error(Errc::kNotFound,
-                     "cannot connect to {} {}: it is none of the nodes that share this memory", peer_address,
-                     service);
+                     "cannot connect to {} {}: no node that shares this memory has that address",
+                     peer_address, service);
     GN_TRY(ensure(**node));
     {
         const std::lock_guard lock(mutex_);
         if (!pair->settled)
-            return error(Errc::kState, "cannot connect queue pair {:#x}: its reset was not done", qp);
+            return error(Errc::kState,
+                         "cannot connect queue pair {:#x}: its last reset did not succeed; reset it again",
+                         qp);
     }
     if (pair->at != nullptr && pair->at != node->get() && !is_lost(*pair)) {
         GN_TRY(pair->at->client->destroy_queue_pair(qp));
@@ -404,7 +426,7 @@ Result<std::vector<std::byte>> Nodes::connect(QpNumber qp, const std::string& pe
         }
     }
     if (is_lost(*pair))
-        return error(Errc::kState, "cannot connect queue pair {:#x}: its node ended, reset it", qp);
+        return error(Errc::kState, "cannot connect queue pair {:#x}: its node has ended; reset it first", qp);
     if (pair->at == nullptr) GN_TRY(make(*pair, **node));
     return (*node)->client->connect_queue_pair(qp, peer_address, service, private_data, timeout_ms);
 }

@@ -158,7 +158,7 @@ void Nodes::write_pending_flushes() {
         if (!queue.write(fields))
             log_error(
                 "rdma: queue pair {:#x}: its completion queue is smaller than its receive queues, or was "
-                "written over",
+                "overwritten",
                 number);
     }
 }

@@ -89,8 +89,10 @@ void Session::give_all_back(const std::atomic<bool>& stop) {
 /// Drives may still touch the memory, so it stays mapped as long as the process, and the socket stays
 /// open, so that the client does not reuse it. No engine looks at the NIC any more.
 void Session::abandon() {
-    log_error("rdma: {}: drives hold a client's memory for good; {} stay mapped", nic_->address(),
-              format_bytes(has_bytes_.held()));
+    log_error(
+        "rdma: {}: the session of a client has ended, but drives have not finished the commands that use its "
+        "memory; {} of it stay mapped until this process ends",
+        nic_->address(), format_bytes(has_bytes_.held()));
     nic_->keep(std::const_pointer_cast<Socket>(socket_));
     SoftNic::abandon(std::move(nic_));
     blocks_.clear();
@@ -166,12 +168,14 @@ Result<void> Session::act(const Request& request, Descriptor file, Answer& answe
             answer.counters = nic_->counters();
             return {};
     }
-    return error(Errc::kUnsupported, "there is no request {} on the shm wire",
+    return error(Errc::kUnsupported, "the shm wire has no request of kind {}",
                  static_cast<unsigned>(request.kind));
 }
 
 Result<void> Session::share(const Request& r, const Descriptor& file) {
-    if (file.get() < 0) return error(Errc::kInvalidArgument, "memory to share came without its file");
+    if (file.get() < 0)
+        return error(Errc::kInvalidArgument,
+                     "cannot share memory: the request came without a file descriptor");
     const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
     if (r.bytes == 0 || r.bytes % page != 0 || r.address % page != 0 || r.offset % page != 0 ||
         r.address + r.bytes < r.address)
@@ -181,21 +185,24 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
     if ((after != blocks_.end() && after->first < r.address + r.bytes) ||
         (after != blocks_.begin() &&
          std::prev(after)->second.address + std::prev(after)->second.bytes > r.address))
-        return error(Errc::kExists, "some of the {} bytes at {:#x} are shared already", r.bytes, r.address);
+        return error(Errc::kExists, "cannot share {} bytes at {:#x}: a part of that range is shared already",
+                     r.bytes, r.address);
     // The client could shrink an unsealed file: the next access would kill this process (SIGBUS). Huge
     // pages are refused for the same reason: the client can punch holes, and no page may be left to fill
     // them.
     struct stat what {};
     struct statfs where {};
     if (::fstatfs(file.get(), &where) != 0 || where.f_type == HUGETLBFS_MAGIC)
-        return error(Errc::kPermission, "memory to share must be a file of ordinary pages");
+        return error(Errc::kPermission,
+                     "cannot share memory: its file must have ordinary pages, not huge pages");
     const int seals = ::fcntl(file.get(), F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
-        return error(Errc::kPermission, "memory to share must be a file that is sealed against shrinking");
+        return error(Errc::kPermission,
+                     "cannot share memory: its file must be sealed against shrinking (F_SEAL_SHRINK)");
     if (::fstat(file.get(), &what) != 0 || what.st_size < 0 ||
         static_cast<std::uint64_t>(what.st_size) < r.offset ||
         static_cast<std::uint64_t>(what.st_size) - r.offset < r.bytes)
-        return error(Errc::kInvalidArgument, "the file to share is shorter than {} bytes",
+        return error(Errc::kInvalidArgument, "cannot share memory: its file is shorter than {} bytes",
                      r.offset + r.bytes);
     GN_TRY(has_blocks_.take(1));
     auto done = has_bytes_.take(r.bytes);
@@ -204,8 +211,8 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
         at = ::mmap(nullptr, r.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(),
                     static_cast<off_t>(r.offset));
         if (at == MAP_FAILED) {
-            done = error(Errc::kNoSpace, "this node cannot map {}: {}", format_bytes(r.bytes),
-                         std::strerror(errno));
+            done = error(Errc::kNoSpace, "cannot share memory: this node cannot map {}: {}",
+                         format_bytes(r.bytes), std::strerror(errno));
             has_bytes_.give(r.bytes);
         }
     }
@@ -219,9 +226,13 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
 
 Result<void> Session::unshare(const Request& r) {
     const auto at = blocks_.find(r.address);
-    if (at == blocks_.end()) return error(Errc::kNotFound, "no memory is shared from {:#x} on", r.address);
+    if (at == blocks_.end())
+        return error(Errc::kNotFound,
+                     "cannot end the sharing of memory at {:#x}: no shared memory begins there", r.address);
     if (at->second.users != 0)
-        return error(Errc::kBusy, "the memory shared from {:#x} on holds {} regions, rings or queue pairs",
+        return error(Errc::kBusy,
+                     "cannot end the sharing of memory at {:#x}: {} regions, completion queues or queue "
+                     "pairs still use it",
                      r.address, at->second.users);
     ::munmap(at->second.here, at->second.bytes);
     has_bytes_.give(at->second.bytes);
@@ -241,7 +252,8 @@ Result<std::byte*> Session::locate_bytes(std::uint64_t address, std::uint64_t by
         return error(Errc::kInvalidArgument,
                      "{} bytes at {:#x} do not lie in memory that was shared with the node", bytes, address);
     if (address % alignment != 0)
-        return error(Errc::kInvalidArgument, "{:#x} is not aligned to {} bytes", address, alignment);
+        return error(Errc::kInvalidArgument, "the address {:#x} is not aligned to {} bytes", address,
+                     alignment);
     users.push_back(at->first);
     return at->second.here + (address - at->first);
 }
@@ -276,7 +288,9 @@ Result<void> Session::register_memory(const Request& r, Answer& answer) {
 }
 
 Result<void> Session::create_ring(const Request& r, Answer& answer) {
-    if (r.use >= kRingUses) return error(Errc::kInvalidArgument, "there is no ring use {}", r.use);
+    if (r.use >= kRingUses)
+        return error(Errc::kInvalidArgument, "cannot create a completion queue: {} is no known use of a ring",
+                     r.use);
     Users users;
     CompletionQueueConfig config{};
     GN_ASSIGN(config.ring, locate<mlx5::Cqe64>(r.address, std::max(1u, r.entries), users));

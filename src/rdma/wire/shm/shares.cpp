@@ -28,18 +28,18 @@ Shares::Shares(const ShmLimits& limits, std::uint32_t clients)
 
 Result<void> Share::take(std::uint64_t has, std::uint64_t more) {
     if (more > most_ - has)
-        return error(Errc::kNoSpace,
-                     "this client has {} {}; {} more are beyond the {} that one client may have at this node",
-                     has, name_, more, most_);
+        return error(
+            Errc::kNoSpace,
+            "this client has {} {}; {} more would exceed the {} that one client may have at this node", has,
+            name_, more, most_);
     const std::uint64_t wanted = beyond(has + more) - beyond(has);
     std::uint64_t taken = beyond_.load(std::memory_order_relaxed);
     do {
         if (wanted > beyond_max_ - taken)
-            return error(
-                Errc::kNoSpace,
-                "this client has {} {}; there are no {} more at this node, for others have them. Each "
-                "client is assured of {}: free some, or end other clients",
-                has, name_, more, assured_);
+            return error(Errc::kNoSpace,
+                         "this client has {} {}; this node has no {} more, because other clients use them. "
+                         "Each client is guaranteed {}: free some, or end other clients",
+                         has, name_, more, assured_);
     } while (!beyond_.compare_exchange_weak(taken, taken + wanted, std::memory_order_relaxed));
     return {};
 }

@@ -14,7 +14,9 @@ Result<std::unique_ptr<Nic>> open_shm_nic(std::vector<ShmNode> nodes) {
     // one process wrote everywhere, and what several wrote where loads stay in their order.
 #if !defined(__x86_64__)
     if (nodes.size() > 1)
-        return error(Errc::kUnsupported, "shared memory of {} nodes at once is for x86-64", nodes.size());
+        return error(Errc::kUnsupported,
+                     "sharing memory with {} nodes at once is supported on x86-64 only; use one node",
+                     nodes.size());
 #endif
     GN_ASSIGN(std::unique_ptr<shm::Nodes> nic, shm::Nodes::open(std::move(nodes)));
     return Result<std::unique_ptr<Nic>>(std::move(nic));

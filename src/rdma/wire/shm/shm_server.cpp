@@ -129,7 +129,8 @@ void ShmServer::Impl::begin(shm::PendingConnections::Pending came, const shm::Re
                             shm::Descriptor file) {
     const auto admitted = admit(came, first, file);
     if (admitted.ok()) return;
-    log_warn("rdma: a client of {} is turned away: {}", options.path.string(), admitted.error().message);
+    log_warn("rdma: a client that connected to {} is refused: {}", options.path.string(),
+             admitted.error().message);
     const shm::Answer answer = shm::refusal(admitted.error());
     (void)came.socket.send(
         std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
@@ -144,9 +145,12 @@ Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, cons
     if (places >= options.clients_max || of_user >= std::int64_t{options.clients_of_user_max})
         return error(
             Errc::kNoSpace,
-            "{} clients are there, {} of user {}; this node serves {}, and {} of one user. End some{}",
+            "{} clients are connected, {} of them of user {}; this node serves at most {} clients, and {} of "
+            "one user. End some clients{}",
             places, of_user, came.user, options.clients_max, options.clients_of_user_max,
-            abandoned.empty() ? "" : "; drives hold the memory of some that have ended: start the node anew");
+            abandoned.empty()
+                ? ""
+                : "; drives still hold memory of clients that have ended: restart the node to free it");
     NicOptions nic;
     nic.strict = options.strict;
     nic.pollers = static_cast<std::uint32_t>(reactors.size());
@@ -163,7 +167,7 @@ Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, cons
         });
     } catch (const std::system_error& none) {
         served.pop_back();
-        return error(Errc::kNoSpace, "no thread for it: {}", none.what());
+        return error(Errc::kNoSpace, "cannot start a thread for the client: {}", none.what());
     }
     return {};
 }

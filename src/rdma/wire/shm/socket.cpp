@@ -22,8 +22,8 @@ Result<sockaddr_un> address_of(const std::string& path) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (path.empty() || path.size() >= sizeof address.sun_path)
-        return error(Errc::kInvalidArgument, "'{}' cannot be a socket's path: 1 to {} bytes", path,
-                     sizeof address.sun_path - 1);
+        return error(Errc::kInvalidArgument, "'{}' cannot be the path of a Unix socket: give 1 to {} bytes",
+                     path, sizeof address.sun_path - 1);
     std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
     return address;
 }
@@ -78,10 +78,10 @@ Result<Socket> Socket::connect(const std::string& path) {
     // Also limits connect(), which blocks while the backlog of a hanging server is full.
     const timeval most{.tv_sec = kSendSeconds, .tv_usec = 0};
     if (::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most) != 0)
-        return error(Errc::kIo, "a Unix socket takes no deadline: {}", std::strerror(errno));
+        return error(Errc::kIo, "cannot set the send timeout of a Unix socket: {}", std::strerror(errno));
     if (::connect(fd.get(), generic(address), sizeof address) != 0)
         return error(Errc::kNotFound, "no node serves shared memory at {}: {}", path,
-                     errno == EAGAIN ? "it does not take connections" : std::strerror(errno));
+                     errno == EAGAIN ? "its queue of waiting connections is full" : std::strerror(errno));
     return Socket(std::move(fd));
 }
 
@@ -94,11 +94,17 @@ pid_t Socket::peer() const {
 Result<Socket> Socket::listen(const std::string& path, std::uint32_t mode) {
     GN_ASSIGN(const sockaddr_un address, address_of(path));
     if (Socket::connect(path).ok())
-        return error(Errc::kBusy, "cannot serve shared memory at {}: somebody does already", path);
+        return error(Errc::kBusy,
+                     "cannot serve shared memory at {}: another process does so already; stop it, or choose "
+                     "another path",
+                     path);
     struct stat what {};
     if (::lstat(path.c_str(), &what) == 0) {
         if (!S_ISSOCK(what.st_mode))
-            return error(Errc::kExists, "cannot serve shared memory at {}: something else is there", path);
+            return error(Errc::kExists,
+                         "cannot serve shared memory at {}: a file that is not a socket is there; remove it, "
+                         "or choose another path",
+                         path);
         ::unlink(path.c_str());
     }
     GN_ASSIGN(Descriptor fd, open_socket());
@@ -110,7 +116,7 @@ Result<Socket> Socket::listen(const std::string& path, std::uint32_t mode) {
 }
 
 Result<Socket> Socket::accept(std::uint32_t timeout_ms) const {
-    if (!readable(fd_.get(), timeout_ms)) return error(Errc::kTimedOut, "nobody connected");
+    if (!readable(fd_.get(), timeout_ms)) return error(Errc::kTimedOut, "no client connected in time");
     Descriptor fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (fd.get() < 0) return error(Errc::kIo, "cannot accept a connection: {}", std::strerror(errno));
     return Socket(std::move(fd));
@@ -120,7 +126,8 @@ Result<std::uint32_t> Socket::peer_user() const {
     ucred who{};
     socklen_t bytes = sizeof who;
     if (::getsockopt(fd_.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0)
-        return error(Errc::kIo, "cannot tell who has connected: {}", std::strerror(errno));
+        return error(Errc::kIo, "cannot read the user of the process that connected: {}",
+                     std::strerror(errno));
     return who.uid;
 }
 
@@ -144,12 +151,12 @@ Result<void> Socket::send(std::span<const std::byte> bytes, int file) const {
         sent = ::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     if (sent == static_cast<ssize_t>(bytes.size())) return {};
-    return error(Errc::kIo, "the other process is gone: {}", std::strerror(errno));
+    return error(Errc::kIo, "the other process has closed the connection: {}", std::strerror(errno));
 }
 
 Result<void> Socket::receive(std::span<std::byte> bytes, std::uint32_t timeout_ms, Descriptor* file) const {
     if (!readable(fd_.get(), timeout_ms))
-        return error(Errc::kTimedOut, "the other process said nothing for {} ms", timeout_ms);
+        return error(Errc::kTimedOut, "the other process sent nothing for {} ms", timeout_ms);
     iovec piece{bytes.data(), bytes.size()};
     msghdr message{};
     message.msg_iov = &piece;
@@ -164,7 +171,7 @@ Result<void> Socket::receive(std::span<std::byte> bytes, std::uint32_t timeout_m
     if (got >= 0) take_files(message, file);
     if (got <= 0) return error(Errc::kIo, "the other process is gone");
     if (got != static_cast<ssize_t>(bytes.size()) || (message.msg_flags & MSG_TRUNC) != 0)
-        return error(Errc::kCorrupt, "a message of {} bytes where {} belong", got, bytes.size());
+        return error(Errc::kCorrupt, "a message has {} bytes instead of {}", got, bytes.size());
     return {};
 }
 

@@ -41,7 +41,7 @@ Result<IpAddress> parse_address(const std::string& text) {
         std::copy(kMapped.begin(), kMapped.end(), address.gid.begin());
         const std::uint8_t first = address.gid[kMapped.size()];
         if (first == 0 || first >= 224)
-            return refuse("give one machine's address, not a wildcard or a group");
+            return refuse("give the address of one machine, not a wildcard or multicast address");
         return address;
     }
     if (inet_pton(AF_INET6, text.c_str(), address.gid.data()) != 1)
@@ -50,10 +50,10 @@ Result<IpAddress> parse_address(const std::string& text) {
     const bool unspecified =
         std::all_of(address.gid.begin(), address.gid.end(), [](auto b) { return b == 0; });
     if (unspecified || address.gid[0] == 0xFF)
-        return refuse("give one machine's address, not a wildcard or a group");
+        return refuse("give the address of one machine, not a wildcard or multicast address");
     if (address.gid[0] == 0xFE && (address.gid[1] & 0xC0) == 0x80)
         return refuse(
-            "a link-local address means nothing without its interface; give a global or private one");
+            "a link-local address is ambiguous without its interface; give a global or private address");
     return address;
 }
 

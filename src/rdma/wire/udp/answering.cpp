@@ -49,8 +49,9 @@ std::vector<PendingArrival> AnsweringThread::withdraw(std::uint16_t port) {
     std::erase_if(queue_, [port](const PendingArrival& one) { return one.port == port; });
     const auto free = [&] { return !in_call_ || port_in_call_ != port; };
     // Returning would let the caller free what the call uses.
-    LastWait{}(changed_, lock, free,
-               fmt::format("udp wire: the acceptor of port {} has not returned from a request", port));
+    LastWait{}(
+        changed_, lock, free,
+        fmt::format("udp wire: the acceptor of port {} has not returned from a connection request", port));
     return forgotten;
 }
 

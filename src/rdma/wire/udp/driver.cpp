@@ -35,7 +35,7 @@ Result<std::uint32_t> choose_mtu(const UdpWireOptions& options, const IpAddress&
     return error(
         Errc::kInvalidArgument,
         "packets of RoCE MTU {} take {} bytes and do not fit the interface of {}, which has an MTU of {}; "
-        "raise that ('ip link set … mtu') or give a smaller RoCE MTU",
+        "raise the MTU of the interface ('ip link set DEVICE mtu BYTES') or give a smaller RoCE MTU",
         options.mtu == 0 ? 1024 : options.mtu, around + (options.mtu == 0 ? 1024 : options.mtu),
         address.text(), interface);
 }
@@ -192,8 +192,8 @@ Driver::~Driver() {
     lock.unlock();
     impl_->reactor.remove(*this);
     if (!said)
-        log_info("udp wire {}: closed, and {} peers have not said that they know of it", address(),
-                 impl_->manager.disconnecting());
+        log_info("udp wire {}: closed, but {} peers have not confirmed the end of their connections",
+                 address(), impl_->manager.disconnecting());
     impl_->reactor.unwatch(impl_->socket->error_fd());
     impl_->reactor.unwatch(impl_->socket->fd());
 }

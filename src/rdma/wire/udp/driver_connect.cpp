@@ -151,8 +151,10 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
     const LinkEnd* const user = find(reply.qp);
     const bool taken = user != nullptr && user->state < LinkEnd::State::kTold;
     if (reply.endpoint == nullptr || taken || reply.qp < kQueuePairMin || reply.qp > kQueuePairMax) {
-        log_error("udp wire {}: a connection of {} was accepted with queue pair {:#x}, which is {}",
-                  address_text, arrival.peer, reply.qp, taken ? "connected already" : "none");
+        log_error(
+            "udp wire {}: cannot complete a connection from {}: the listener accepted it with queue pair "
+            "{:#x}, which {}",
+            address_text, arrival.peer, reply.qp, taken ? "is connected already" : "does not exist");
         return fail(roce::RejectReason::kNoResources);
     }
     const std::uint32_t psn = random_psn();
@@ -166,7 +168,7 @@ void Driver::Impl::accept(roce::TimeNs now, const PendingArrival& arrival, const
     mine.ca_guid = guid;
     mine.private_data = reply.private_data;
     if (const auto said = manager.accept(now, arrival.id, mine); !said) {
-        log_warn("udp wire {}: a connection of {} was not accepted: {}", address_text, arrival.peer,
+        log_warn("udp wire {}: cannot accept a connection from {}: {}", address_text, arrival.peer,
                  said.error().message);
         return fail(roce::RejectReason::kNoResources);
     }
@@ -245,7 +247,7 @@ void Driver::Impl::finish(Waiter& waiter, std::optional<Error> failure) {
 Result<void> Driver::Impl::begin_connect(Waiter& waiter, std::span<const std::byte> private_data) {
     const LinkEnd* const user = find(waiter.qp);
     if (user != nullptr && user->state < LinkEnd::State::kTold)
-        return error(Errc::kState, "cannot connect queue pair {:#x}: it is connected", waiter.qp);
+        return error(Errc::kState, "cannot connect queue pair {:#x}: it is connected already", waiter.qp);
     // ICMP messages about earlier packets say nothing about this attempt.
     on_unreachable(clock(), kAllErrors);
     waiter.start_psn = random_psn();
@@ -286,11 +288,10 @@ Result<std::vector<std::byte>> Driver::connect(QpNumber qp, Endpoint& endpoint, 
         return error(Errc::kInvalidArgument,
                      "cannot connect to {} from {}: they are of different IP versions", peer, address());
     if (qp < kQueuePairMin || qp > kQueuePairMax || private_data.size() > kConnectPrivateBytes)
-        return error(
-            Errc::kInvalidArgument,
-            "cannot connect queue pair {:#x} with {} bytes of private data: numbers are {} to {:#x}, and "
-            "{} bytes fit",
-            qp, private_data.size(), kQueuePairMin, kQueuePairMax, kConnectPrivateBytes);
+        return error(Errc::kInvalidArgument,
+                     "cannot connect queue pair {:#x} with {} bytes of private data: queue pair numbers "
+                     "range from {} to {:#x}, and at most {} bytes of private data fit",
+                     qp, private_data.size(), kQueuePairMin, kQueuePairMax, kConnectPrivateBytes);
     for (std::uint32_t mtu = impl_->mtu;; mtu /= 2) {
         Waiter waiter;
         waiter.qp = qp;
@@ -322,11 +323,10 @@ void Driver::Impl::give_up(Waiter& waiter, std::uint32_t timeout_ms) {
     if (waiter.done) return;
     manager.disconnect(clock(), waiter.id);
     manager_changed = true;
-    finish(waiter,
-           error(Errc::kTimedOut,
-                 "cannot connect to {} port {} from {}: no answer within {} ms; see that the node runs and "
-                 "listens on that address, and that no firewall keeps UDP port {} back",
-                 waiter.peer.text(), waiter.port, address_text, timeout_ms, options.port));
+    finish(waiter, error(Errc::kTimedOut,
+                         "cannot connect to {} port {} from {}: no answer within {} ms; check that the node "
+                         "runs and listens on that address, and that no firewall blocks UDP port {}",
+                         waiter.peer.text(), waiter.port, address_text, timeout_ms, options.port));
 }
 
 Result<void> Driver::listen(std::uint16_t port, Acceptor& acceptor) {
@@ -336,7 +336,8 @@ Result<void> Driver::listen(std::uint16_t port, Acceptor& acceptor) {
         if (done) impl_->listening[port] = &acceptor;
     });
     if (!done)
-        return error(Errc::kExists, "cannot listen on port {} of {}: somebody in this process does", port,
+        return error(Errc::kExists,
+                     "cannot listen on port {} of {}: this process has a listener on that port already", port,
                      address());
     return {};
 }

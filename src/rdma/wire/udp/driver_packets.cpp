@@ -254,12 +254,13 @@ std::uint32_t Driver::Impl::pump(roce::TimeNs now) {
 }
 
 Result<void> LinkEnd::post(const roce::Request& request) {
-    if (state != State::kUp) return error(Errc::kState, "queue pair {:#x} has no connection (any more)", qp);
+    if (state != State::kUp)
+        return error(Errc::kState, "queue pair {:#x} is not connected, or its connection has ended", qp);
     if (request.kind == roce::RequestKind::kRead && reads_max == 0) {
-        return error(
-            Errc::kUnsupported,
-            "the peer {} of queue pair {:#x} answers no RDMA READ (it said so when it was connected)",
-            peer.text(), qp);
+        return error(Errc::kUnsupported,
+                     "the peer {} of queue pair {:#x} does not answer RDMA READ requests (it announced this "
+                     "when it connected)",
+                     peer.text(), qp);
     }
     GN_TRY(connection.post(request));
     if (request.kind == roce::RequestKind::kSend || request.kind == roce::RequestKind::kSendInvalidate)

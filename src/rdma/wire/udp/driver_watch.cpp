@@ -62,11 +62,10 @@ std::uint32_t Driver::Impl::on_unreachable(roce::TimeNs now, std::uint32_t most)
             if (waiter.peer != message.peer) continue;
             manager.disconnect(now, waiter.id);
             manager_changed = true;
-            finish(waiter,
-                   error(Errc::kNotFound,
-                         "cannot connect to {} port {} from {}: nobody there has UDP port {} open (its "
-                         "machine said so); see that the node runs and listens on that address",
-                         waiter.peer.text(), waiter.port, address_text, options.port));
+            finish(waiter, error(Errc::kNotFound,
+                                 "cannot connect to {} port {} from {}: that machine reports that its UDP "
+                                 "port {} is closed; check that the node runs and listens on that address",
+                                 waiter.peer.text(), waiter.port, address_text, options.port));
         }
     }
     return taken;
@@ -101,7 +100,7 @@ void Driver::Impl::end_all(const IpAddress& peer) {
     ++tally.peers_ended;
     flows.at(peer.gid).watch = {};  // a new process there starts with a clean state
     log_info(
-        "udp wire {}: the process at {} has ended (its machine said twice that the port is closed): {} "
+        "udp wire {}: the process at {} has ended (its machine reported twice that the port is closed): {} "
         "queue pairs are in error",
         address_text, peer.text(), theirs.size());
     for (LinkEnd* const link : theirs) {

@@ -17,25 +17,25 @@ const char* reason_name(roce::RejectReason reason) noexcept {
         case roce::RejectReason::kNoResources:
             return "it has no room for more connections";
         case roce::RejectReason::kTimeout:
-            return "it gave up waiting";
+            return "it timed out waiting for a message";
         case roce::RejectReason::kUnsupported:
-            return "it does not support what was asked for";
+            return "it does not support the requested parameters";
         case roce::RejectReason::kInvalidId:
             return "it does not know the connection";
         case roce::RejectReason::kInvalidService:
-            return "nobody listens on that port";
+            return "no listener is on that port";
         case roce::RejectReason::kInvalidTransport:
-            return "it serves reliable connections alone";
+            return "it supports only reliable connections";
         case roce::RejectReason::kInvalidPath:
             return "it has no port of that address and partition";
         case roce::RejectReason::kStaleConnection:
-            return "it holds an old connection of this queue pair";
+            return "it still has an old connection of this queue pair";
         case roce::RejectReason::kInvalidMtu:
-            return "its interface takes no packets of that MTU";
+            return "its interface does not support packets of that MTU";
         case roce::RejectReason::kConsumer:
-            return "its listener refused";
+            return "its listener refused the connection";
     }
-    return "another reason";
+    return "an unknown reason";
 }
 
 // RDMA Transport 1.0, figure 5: record format 0, then a status. Our own listeners send text.
@@ -66,7 +66,7 @@ Error refusal(const std::string& whom, const roce::CmMessage& reject) {
     const char* todo = "";
     if (reject.reason == roce::RejectReason::kInvalidService) {
         code = Errc::kNotFound;
-        todo = "; see that the node is started and which port it names";
+        todo = "; check that the node is started and which port it reports";
     } else if (reject.reason == roce::RejectReason::kNoResources) {
         code = Errc::kBusy;
         todo = "; try again later";
@@ -76,11 +76,10 @@ Error refusal(const std::string& whom, const roce::CmMessage& reject) {
 }
 
 Error no_answer(const std::string& whom, std::uint16_t udp_port) {
-    return error(
-        Errc::kTimedOut,
-        "cannot connect to {}: no answer to any of its messages; see that the node runs and listens on "
-        "that address, and that no firewall keeps UDP port {} back",
-        whom, udp_port);
+    return error(Errc::kTimedOut,
+                 "cannot connect to {}: none of the connection messages was answered; check that the node "
+                 "runs and listens on that address, and that no firewall blocks UDP port {}",
+                 whom, udp_port);
 }
 
 }  // namespace gnstor::rdma::udp

@@ -153,10 +153,11 @@ Result<std::unique_ptr<PacketSocket>> PacketSocket::open(const IpAddress& addres
         Descriptor view(open_raw(bound, port).value_or(-1));
         if (view.get() < 0) {
             log_warn(
-                "udp wire {}: no raw socket (CAP_NET_RAW), so the IP headers of arriving packets are not "
-                "seen; "
-                "packets whose identification is not 0 are dropped for their ICRC. A peer that is a Linux "
-                "kernel (rxe) sends such: run with that capability ('setcap cap_net_raw+ep')",
+                "udp wire {}: cannot open a raw socket (CAP_NET_RAW), so the IP headers of arriving packets "
+                "are not seen; packets whose IP identification is not 0 are dropped, because their ICRC "
+                "cannot be checked. A peer that uses the RoCE driver of the Linux kernel (rdma_rxe) sends "
+                "such packets: to accept them, run this program with that capability ('setcap "
+                "cap_net_raw+ep')",
                 address.text());
         } else if (!attach(udp.get(), nothing)) {
             return error(Errc::kIo, "cannot filter the UDP socket of {}: {}", address.text(),
@@ -333,12 +334,13 @@ void PacketSocket::on_send_error(int why) {
     if (complaints_ == kComplaintsMax) return;
     ++complaints_;
     const IpAddress peer = from_socket_address(out_->slots[sent_].peer);
-    log_warn("udp wire {}: a packet of {} bytes to {} was not sent: {}{}", address_.text(),
-             out_->slots[sent_].vector.iov_len, peer.text(), std::strerror(why),
-             why == EMSGSIZE
-                 ? "; its interface takes less than when the wire was opened: choose a smaller RoCE MTU"
-             : why == EPERM ? "; a firewall of this machine forbids it"
-                            : "");
+    log_warn(
+        "udp wire {}: a packet of {} bytes to {} was not sent: {}{}", address_.text(),
+        out_->slots[sent_].vector.iov_len, peer.text(), std::strerror(why),
+        why == EMSGSIZE
+            ? "; the MTU of its interface is smaller than when the wire was opened: choose a smaller RoCE MTU"
+        : why == EPERM ? "; a firewall of this machine forbids it"
+                       : "");
 }
 
 // A router on the path reports a smaller MTU, or somebody forges that: packets stay as large, but log it.
@@ -347,9 +349,8 @@ void PacketSocket::note_path(const IpAddress& peer, std::uint32_t mtu) {
     if (claims_ == kComplaintsMax) return;
     ++claims_;
     log_warn(
-        "udp wire {}: somebody on the path to {} says that packets of more than {} bytes do not pass; "
-        "packets "
-        "go out as before. If connections to it fail, choose a smaller RoCE MTU",
+        "udp wire {}: a router on the path to {} reports that packets of more than {} bytes do not pass; the "
+        "size of sent packets is not changed. If connections to that address fail, choose a smaller RoCE MTU",
         address_.text(), peer.text(), mtu);
 }
 

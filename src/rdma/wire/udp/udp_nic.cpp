@@ -131,7 +131,8 @@ Result<void> UdpNic::open_acceptor(const std::string& service, Listener& listene
     GN_ASSIGN(const std::uint16_t port, port_of(service));
     const std::lock_guard lock(impl_->wire->mutex);
     if (acceptors_.contains(service))
-        return error(Errc::kExists, "cannot listen on {} {}: somebody does already", address(), service);
+        return error(Errc::kExists, "cannot listen on {} {}: this port has a listener already", address(),
+                     service);
     auto acceptor = std::make_unique<ServiceAcceptor>(*impl_, listener, port);
     GN_TRY(driver_.listen(port, *acceptor));
     acceptors_[service] = std::move(acceptor);
@@ -157,10 +158,13 @@ Result<std::vector<std::byte>> UdpNic::connect(QpNumber number, const std::strin
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return error(Errc::kNotFound, "cannot connect: there is no queue pair {:#x}", number);
     if (qp->offload())
-        return error(Errc::kUnsupported, "cannot connect queue pair {:#x}: an offload one is connected to",
+        return error(Errc::kUnsupported,
+                     "cannot connect queue pair {:#x}: an offload queue pair can only accept connections, "
+                     "not make them",
                      number);
     if (qp->remote != nullptr || qp->state.load(std::memory_order_acquire) != QpState::kReset)
-        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before, reset it", number);
+        return error(Errc::kState, "cannot connect queue pair {:#x}: it was used before; reset it first",
+                     number);
     NicEngine* const engine = qp->engine.load();
     qp->remote = std::make_unique<RemoteQueue>(*engine, *qp, RemoteQueue::Side::kConnects, 0, 0);
     RemoteQueue& remote = *qp->remote;
@@ -176,8 +180,9 @@ Result<std::vector<std::byte>> UdpNic::connect(QpNumber number, const std::strin
             if (!remote.failed_early()) remote.start(*link);
         });
         if (!remote.failed_early()) return accepted;
-        accepted = error(Errc::kIo, "cannot connect to {} {}: one side ended the connection at once",
-                         peer_address, service);
+        accepted = error(
+            Errc::kIo, "cannot connect to {} {}: one side ended the connection immediately after it was made",
+            peer_address, service);
     }
     // In the state in which it was found, or in error.
     engine->reactor().run([&] { qp->remote.reset(); });
@@ -216,7 +221,9 @@ LoopWire& UdpWire::inside() {
 
 Result<std::unique_ptr<SoftNic>> open_udp_nic(UdpWire& wire, const NicOptions& options) {
     if (!options.link.none())
-        return error(Errc::kUnsupported, "a NIC on the udp wire cannot have a modelled link: {} is real",
+        return error(Errc::kUnsupported,
+                     "a NIC on the udp wire cannot have a modelled link, because {} is on a real network; "
+                     "leave the link options out",
                      wire.address());
     UdpWire::Impl& impl = *wire.impl_;
     return UdpNic::open(impl.loop, *impl.driver, options, impl.reactor);

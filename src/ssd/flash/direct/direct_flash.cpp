@@ -97,7 +97,7 @@ void DirectFlash::queue_page(PageNumber page, std::uint32_t slot) {
     queue_->write(slot_data(slot), nvme::kBlockBytes, page_offset(page), token(Op::kPage, slot));
     if (++unsent_ < kSendEvery) return;
     unsent_ = 0;
-    if (!queue_->submit()) fail("pages are not taken by the kernel", -EIO);
+    if (!queue_->submit()) fail("the kernel does not accept writes of pages", -EIO);
 }
 
 void DirectFlash::store_record(PageNumber page, PageOob& oob) {
@@ -225,7 +225,7 @@ FlashStatus DirectFlash::erase(std::uint32_t unit) {
         if (!write_all(fd, scratch_.data(), kLineBytes, line_offset(line - 1, 1)) ||
             !write_all(fd, scratch_.data(), kLineBytes, line_offset(line - 1, 0))) {
             units_[unit - range_.first].bad = true;
-            fail("the records of a unit cannot be erased", -errno);
+            fail("the page records of an erase unit cannot be erased", -errno);
             return FlashStatus::kProgramFailed;
         }
     }

@@ -32,7 +32,8 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
         bytes = ::pread(fd, probe.data(), 512, 512) == 512 ? 512 : 4096;
     }
     if (bytes != 512 && bytes != 4096) {
-        return error(Errc::kUnsupported, "the device {} has blocks of {} bytes; stores want 512 or 4096",
+        return error(Errc::kUnsupported,
+                     "the device {} has blocks of {} bytes; a store needs blocks of 512 or 4096 bytes",
                      file.path().string(), bytes);
     }
     return static_cast<std::uint32_t>(bytes);
@@ -56,7 +57,10 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
                                                        DirectOptions options) {
     // Otherwise an opening after a kill would take missing records for damage.
     if (!file->may_be_changed_by(BootBackbone::kDirect))
-        return error(Errc::kState, "the store {} is not recorded as used directly", file->path().string());
+        return error(Errc::kState,
+                     "the store {} cannot be used for direct I/O: its boot record does not say that it is "
+                     "used directly",
+                     file->path().string());
     std::unique_ptr<DirectStore> store(new DirectStore);
     DirectFile& s = store->shared_;
     s.options = std::move(options);
@@ -66,10 +70,10 @@ Result<std::unique_ptr<DirectStore>> DirectStore::over(std::unique_ptr<StoreFile
     s.direct = FileDescriptor(above_standard(::open(again.c_str(), O_RDWR | O_DIRECT | O_CLOEXEC)));
     if (s.direct.get() < 0) {
         if (errno == EINVAL) {
-            return error(
-                Errc::kUnsupported,
-                "the file system of {} knows no O_DIRECT; go without --direct, or put the store elsewhere",
-                file->path().string());
+            return error(Errc::kUnsupported,
+                         "the file system of {} does not support O_DIRECT; leave --direct out, or put the "
+                         "store on another file system",
+                         file->path().string());
         }
         return error(Errc::kIo, "cannot open the store {} for direct I/O: {}", file->path().string(),
                      errno_text());
@@ -133,9 +137,8 @@ Result<FlashParts> DirectStore::parts(std::uint32_t count) {
     const Superblock& s = shared_.superblock();
     if (count > 1 && s.pages_per_unit % DirectFlash::kRecordsPerLine != 0) {
         return error(Errc::kInvalidArgument,
-                     "the store {} has units of {} pages, which {} service units cannot share directly; "
-                     "format it with a "
-                     "multiple of {}, or go without --direct",
+                     "the store {} has erase units of {} pages, which {} service units cannot share with "
+                     "direct I/O; format it with units of a multiple of {} pages, or leave --direct out",
                      shared_.file->path().string(), s.pages_per_unit, count, DirectFlash::kRecordsPerLine);
     }
     if (count == s.service_units) GN_TRY(shared_.file->check_journals());
@@ -153,7 +156,7 @@ Result<FlashParts> DirectStore::parts(std::uint32_t count) {
 }
 
 std::string DirectStore::describe() const {
-    return fmt::format("{} {}, direct by {}, blocks of {} bytes",
+    return fmt::format("{} {}, direct I/O by {}, blocks of {} bytes",
                        shared_.file->is_device() ? "device" : "file", shared_.file->path().string(),
                        queue_kind_, shared_.logical_block);
 }

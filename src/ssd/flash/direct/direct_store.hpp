@@ -61,7 +61,7 @@ class DirectStore final : public Store {
     void note_journal_pages(const std::byte* line, deengine::PageNumber first);
 
     DirectFile shared_;
-    std::string queue_kind_ = "not begun";
+    std::string queue_kind_ = "a queue that is not open yet";
 };
 
 }  // namespace gnstor::ssd

@@ -28,7 +28,7 @@ bool DirectFlash::pump_until(const std::function<bool()>& done) {
         pump();
         if (done()) return true;
         if (!queue_->submit() || std::chrono::steady_clock::now() > deadline) {
-            fail("writes do not end", -ETIMEDOUT);
+            fail("writes do not complete", -ETIMEDOUT);
             return false;
         }
         (void)queue_->wait(kLook);
@@ -37,7 +37,7 @@ bool DirectFlash::pump_until(const std::function<bool()>& done) {
 
 void DirectFlash::fail(const char* what, std::int64_t result) {
     if (!shared_.file->failed()) {
-        log_error("the store {}: {} ({}); nothing is called stable until it is opened again",
+        log_error("the store {}: {} ({}); no write is acknowledged as stable until the store is opened again",
                   shared_.file->path().string(), what, std::strerror(static_cast<int>(-result)));
     }
     shared_.file->fail();
@@ -64,7 +64,7 @@ void DirectFlash::handle(const IoQueue::Done& done) {
             break;
         case Op::kSync:
             if (done.result < 0) {
-                fail("it cannot be synchronized", done.result);
+                fail("the store cannot be synchronized", done.result);
             } else if (phase_ == Phase::kSync) {
                 phase_ = Phase::kDone;
             }
@@ -99,10 +99,10 @@ void DirectFlash::line_ended(std::uint32_t index, std::int64_t result) {
     if (result != kLineBytes && !b.tried[index % 2]) {
         b.tried[index % 2] = true;
         queue_line(index);
-        if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);
+        if (!queue_->submit()) fail("the kernel does not accept writes of page records", -EIO);
         return;
     }
-    if (result != kLineBytes) fail("records cannot be written", result < 0 ? result : -EIO);
+    if (result != kLineBytes) fail("page records cannot be written", result < 0 ? result : -EIO);
     if (--b.on_their_way > 0) return;
     --lines_in_flight_;
     free_lines_.push_back(index / 2);
@@ -150,7 +150,7 @@ void DirectFlash::write_lines() {
         queue_line(line_index(buffer, 1));
         ++lines_in_flight_;
     }
-    if (!queue_->submit()) fail("records are not taken by the kernel", -EIO);
+    if (!queue_->submit()) fail("the kernel does not accept writes of page records", -EIO);
 }
 
 void DirectFlash::advance() {
@@ -169,7 +169,7 @@ void DirectFlash::advance() {
     unsynced_ = false;
     phase_ = Phase::kSync;
     queue_->sync(token(Op::kSync, 0));
-    if (!queue_->submit()) fail("it cannot be synchronized", -EIO);
+    if (!queue_->submit()) fail("the store cannot be synchronized", -EIO);
 }
 
 FlashStatus DirectFlash::sync_begin(SyncLevel level) {
@@ -183,7 +183,7 @@ FlashStatus DirectFlash::sync_begin(SyncLevel level) {
     to_write_.swap(dirty_);
     for (const std::uint32_t line : to_write_) is_dirty_[line - first_line_] = false;
     unsent_ = 0;
-    if (!queue_->submit()) fail("pages are not taken by the kernel", -EIO);
+    if (!queue_->submit()) fail("the kernel does not accept writes of pages", -EIO);
     pump();
     return FlashStatus::kOk;
 }
@@ -199,7 +199,8 @@ SyncState DirectFlash::sync_poll() {
         to_write_.clear();
         return done ? SyncState::kDone : SyncState::kFailed;
     }
-    if (std::chrono::steady_clock::now() - began_ > kDeadline) fail("a sync does not end", -ETIMEDOUT);
+    if (std::chrono::steady_clock::now() - began_ > kDeadline)
+        fail("a synchronization does not complete", -ETIMEDOUT);
     return SyncState::kBusy;
 }
 

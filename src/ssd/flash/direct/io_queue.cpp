@@ -52,7 +52,7 @@ class PlainQueue final : public IoQueue {
         const auto seconds = std::chrono::ceil<std::chrono::seconds>(most);
         return worker_.wait(ticket_, seconds) != SyncWorker::State::kBusy;
     }
-    [[nodiscard]] const char* kind() const override { return "plain calls"; }
+    [[nodiscard]] const char* kind() const override { return "blocking reads and writes"; }
 
   private:
     int fd_;
@@ -75,7 +75,10 @@ Result<std::unique_ptr<IoQueue>> open_io_queue(int fd, std::uint32_t depth, IoQu
     if (kind != IoQueueKind::kPlain) {
         Result<std::unique_ptr<IoQueue>> ring = open_io_ring(fd, depth);
         if (ring.ok() || kind == IoQueueKind::kRing) return ring;
-        log_warn("a store is reached by plain reads and writes, one at a time: {}", ring.error().message);
+        log_warn(
+            "a store is accessed by blocking reads and writes, one at a time, because io_uring cannot be "
+            "used: {}",
+            ring.error().message);
     }
     return std::unique_ptr<IoQueue>(std::make_unique<PlainQueue>(fd, std::move(on_end)));
 }

@@ -28,7 +28,8 @@ class RingQueue final : public IoQueue {
             if (reap(ignored)) continue;
             (void)wait(std::chrono::milliseconds(100));
             if (std::chrono::steady_clock::now() < complain_at) continue;
-            last.complain(++complaints, "a disk does not end what the kernel was asked to read and write");
+            last.complain(++complaints,
+                          "a disk does not complete the reads and writes that the kernel submitted to it");
             complain_at += last.complain_every;
         }
         ::io_uring_queue_exit(&ring_);
@@ -100,15 +101,15 @@ Result<std::unique_ptr<IoQueue>> open_io_ring(int fd, std::uint32_t depth) {
     auto queue = std::make_unique<RingQueue>(fd);
     const int rc = queue->open(std::clamp(depth, 1u, 4096u));
     if (rc == -ENOMEM) {
-        return error(
-            Errc::kNoSpace,
-            "no io_uring of {} entries: not enough memory may be locked; raise RLIMIT_MEMLOCK (ulimit -l)",
-            depth);
+        return error(Errc::kNoSpace,
+                     "cannot create an io_uring of {} entries: the limit of locked memory is too low; raise "
+                     "RLIMIT_MEMLOCK (ulimit -l)",
+                     depth);
     }
     if (rc != 0) {
         return error(Errc::kUnsupported,
-                     "no io_uring: {}; this kernel lacks it, or a sandbox or sysctl kernel.io_uring_disabled "
-                     "forbids it",
+                     "cannot create an io_uring: {}; this kernel lacks it, or a sandbox or sysctl "
+                     "kernel.io_uring_disabled forbids it",
                      std::strerror(-rc));
     }
     return std::unique_ptr<IoQueue>(std::move(queue));

@@ -36,15 +36,15 @@ bool newest_damaged(const MetadataSlots& slots) {
 std::optional<std::string> metadata_loss(const MetadataSlots& slots, std::uint64_t told) {
     const std::uint64_t there = newest_whole_generation(slots);
     if (newest_damaged(slots))
-        return "what is or may be its newest copy fails its checksum, and an older one would undo what was "
-               "acknowledged since (volumes, permissions, epochs)";
+        return "its newest copy, or a copy that may be the newest, fails its checksum, and the older copy "
+               "would undo later acknowledged changes (volumes, permissions, epochs)";
     if (told <= there) return {};
     if (told == kMetadataGivenUp)
-        return "a recovery from an older copy of it was interrupted, and that copy would undo what was "
-               "acknowledged since (volumes, permissions, epochs)";
+        return "a recovery from an older copy of the metadata was interrupted, and that copy would undo "
+               "later acknowledged changes (volumes, permissions, epochs)";
     return fmt::format(
-        "it once was of generation {}, and the newest copy there is of generation {}, which would undo what "
-        "was acknowledged since (volumes, permissions, epochs)",
+        "it had reached generation {}, but the newest copy is of generation {} and would undo later "
+        "acknowledged changes (volumes, permissions, epochs)",
         told, there);
 }
 
@@ -57,12 +57,12 @@ Result<void> check_metadata(const std::filesystem::path& path, const MetadataSlo
         return error(Errc::kCorrupt,
                      "the metadata of the store {} is damaged: no copy of it can be read, so it is not known "
                      "to which volumes the blocks belong, and no recovery is possible; read from replicas on "
-                     "other drives, where there are any, or bring the store back from a whole copy",
+                     "other drives, where there are any, or restore the store from an undamaged copy",
                      path.string());
     if (accept_loss) return {};
     return error(Errc::kCorrupt,
                  "the metadata of the store {} is damaged: {}; read from replicas on other drives, where "
-                 "there are any, or accept the older copy by `gnstor ssd recover {} --accept-loss --write`",
+                 "there are any, or accept the older copy with `gnstor ssd recover {} --accept-loss --write`",
                  path.string(), *loss, shell_word(path.string()));
 }
 

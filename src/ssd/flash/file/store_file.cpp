@@ -115,10 +115,10 @@ Result<std::unique_ptr<StoreFile>> StoreFile::open_locked(const std::filesystem:
 
 Result<void> StoreFile::check_contents() const {
     if (boot_.state == BootState::kEmptying) {
-        return error(
-            Errc::kState,
-            "the store {} was being emptied when its process ended; start its drive, which goes on with it",
-            path_.string());
+        return error(Errc::kState,
+                     "the store {} was being emptied when its process ended; start its drive, which "
+                     "completes the emptying",
+                     path_.string());
     }
     return {};
 }
@@ -171,9 +171,8 @@ bool StoreFile::may_be_changed_by(BootBackbone which) const {
 Result<void> StoreFile::plan_use(const BootRequest& request) {
     if (request.mode == BootMode::kProcess && request.host_boot.is_nil()) {
         return error(Errc::kUnsupported,
-                     "this host does not tell its boot id (/proc/sys/kernel/random/boot_id), without which "
-                     "the store {} "
-                     "cannot be used with durability 'process'; use 'power'",
+                     "this host does not report its boot id (/proc/sys/kernel/random/boot_id), without which "
+                     "the store {} cannot be used with durability 'process'; use 'power'",
                      path_.string());
     }
     was_only_killed_ = was_only_killed(boot_, request.host_boot);
@@ -202,7 +201,7 @@ bool StoreFile::begin_planned_changes() {
     const bool failed_before = failed();
     if (record_open(BootMode::kPower)) return true;
     if (!failed_before)
-        log_error("the store {}: its boot record cannot be written ({}), so nothing of it is changed",
+        log_error("the store {}: its boot record cannot be written ({}), so the store accepts no changes",
                   path_.string(), errno_text());
     return false;
 }
@@ -234,15 +233,13 @@ bool StoreFile::record_open(BootMode mode) {
 void StoreFile::note_record_damage(const RecordDamage& damage) const {
     if (damage.rotten != 0)
         log_warn(
-            "the store {}: on {} of its pages one of the two copies of the record was damaged, and is "
-            "replaced "
-            "by the other; the medium below it loses data",
+            "the store {}: on {} of its pages one of the two copies of the page record was damaged and has "
+            "been replaced by the other copy; the medium under the store loses data",
             path_.string(), damage.rotten);
     if (damage.contradicting != 0)
         log_error(
-            "the store {}: on {} of its pages the two copies of the record contradict each other, and "
-            "neither "
-            "can be proved: such a page counts as damaged; `gnstor ssd check` names it",
+            "the store {}: on {} of its pages the two copies of the page record contradict each other, and "
+            "neither copy can be proved correct: these pages count as damaged; `gnstor ssd check` lists them",
             path_.string(), damage.contradicting);
 }
 
@@ -355,7 +352,7 @@ constexpr Step<FileFormatter> FileFormatter::kSteps[] = {
     {"make file", &FileFormatter::make_file, &FileFormatter::remove_file},
     {"lock", &FileFormatter::take_lock, nullptr},
     {"write head and areas", &FileFormatter::write_areas, nullptr},
-    {"give it its name", &FileFormatter::give_name, nullptr},
+    {"give the file its name", &FileFormatter::give_name, nullptr},
     {"make the name stable", &FileFormatter::sync_folder, nullptr},
 };
 
@@ -374,12 +371,12 @@ Result<void> FileFormatter::make_file() {
 Result<void> FileFormatter::give_name() {
     if (what_.replace) {
         if (::rename(beside_.c_str(), path_.c_str()) == 0) return {};
-        return error(Errc::kIo, "cannot name the new store {}: {}", path_.string(), errno_text());
+        return error(Errc::kIo, "cannot give the new store its name {}: {}", path_.string(), errno_text());
     }
     if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE) == 0) return {};
     // Some file systems lack RENAME_NOREPLACE: a hard link also fails if the name is taken.
     if (errno != EINVAL || ::link(beside_.c_str(), path_.c_str()) != 0)
-        return error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot name the new store {}: {}",
+        return error(errno == EEXIST ? Errc::kExists : Errc::kIo, "cannot give the new store its name {}: {}",
                      path_.string(), errno_text());
     remove_file();
     return {};
@@ -400,11 +397,10 @@ Result<std::unique_ptr<StoreFile>> StoreFile::create_file(const std::filesystem:
 Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesystem::path& path,
                                                             const NewStore& what) {
     if (!what.replace) {
-        return error(
-            Errc::kExists,
-            "{} is a block device: formatting it destroys what it holds, so it has to be asked for by name "
-            "(gnstor ssd format)",
-            path.string());
+        return error(Errc::kExists,
+                     "{} is a block device: formatting destroys its contents, so it is done only on explicit "
+                     "request; use gnstor ssd format",
+                     path.string());
     }
     GN_ASSIGN(const Superblock superblock, make_superblock(what, path));
     FileDescriptor fd(above_standard(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_EXCL)));
@@ -447,15 +443,15 @@ Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFil
         empty.replace = true;
         GN_ASSIGN(std::unique_ptr<StoreFile> fresh, create_file(path, empty));
         log_error(
-            "the store {} {}: its contents (incarnation {}) are now in {}, and the drive goes on empty as a "
-            "new "
-            "incarnation; delete that file when the array is whole",
+            "the store {} {}: its contents (incarnation {}) are now in {}, and the drive continues empty as "
+            "a new incarnation; delete that file when all volumes have all their replicas again",
             path.string(), kWhy, old, aside.string());
         return fresh;
     }
     GN_TRY(store->empty());
-    log_error("the store {} {}: it was emptied, and the drive goes on as a new incarnation (it was {})",
-              store->path_.string(), kWhy, old);
+    log_error(
+        "the store {} {}: it was emptied, and the drive continues as a new incarnation (the old one was {})",
+        store->path_.string(), kWhy, old);
     return store;
 }
 

@@ -35,12 +35,11 @@ Error refuse_version(const Superblock& s, const std::filesystem::path& path) {
                      "the store {} has format version {}, this program knows up to {}; use a newer gnstor",
                      path.string(), s.format_version, kStoreFormatVersion);
     }
-    return error(
-        Errc::kUnsupported,
-        "the store {} has format version {}, which lacks what this program recovers from; move it away or "
-        "format it anew (the gnstor that made it can read it; replicas on other drives, where there are any, "
-        "have its blocks)",
-        path.string(), s.format_version);
+    return error(Errc::kUnsupported,
+                 "the store {} has format version {}, which this program cannot recover; move the store away "
+                 "or format it again (the version of gnstor that made it can read it; replicas on other "
+                 "drives, where there are any, have its blocks)",
+                 path.string(), s.format_version);
 }
 
 bool whole(const BootRecord& r) {
@@ -79,9 +78,9 @@ Result<Superblock> make_superblock(const NewStore& what, const std::filesystem::
     }
     // NVMe Base 2.0, 5.17.2.1: an ASCII string. It is also shown to people and logged.
     if (!std::all_of(what.serial.begin(), what.serial.end(), [](char c) { return c > ' ' && c <= '~'; })) {
-        return error(
-            Errc::kInvalidArgument,
-            "a serial number has letters, digits and signs of ASCII alone, no blanks; choose another");
+        return error(Errc::kInvalidArgument,
+                     "a serial number may contain only ASCII letters, digits and punctuation, and no blanks; "
+                     "choose another");
     }
     std::copy(kStoreMagic.begin(), kStoreMagic.end(), s.magic);
     s.format_version = kStoreFormatVersion;
@@ -177,9 +176,10 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
     const StoreLayout layout = StoreLayout::of(s.geometry(), s.metadata_bytes);
     if (s.metadata_offset != layout.metadata_offset || s.oob_offset != layout.oob_offset ||
         s.data_offset != layout.data_offset || s.file_bytes != layout.file_bytes) {
-        return error(Errc::kCorrupt,
-                     "the superblock of the store {} places its areas where its geometry does not",
-                     path.string());
+        return error(
+            Errc::kCorrupt,
+            "the superblock of the store {} gives other offsets for its areas than its geometry requires",
+            path.string());
     }
     if (s.capacity_bytes > s.geometry().pages() * nvme::kBlockBytes) {
         return error(Errc::kCorrupt, "the store {} promises {} bytes but has only {} pages", path.string(),
@@ -187,7 +187,7 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
     }
     if (size < s.file_bytes) {
         return error(Errc::kCorrupt,
-                     "the store {} is truncated: {} bytes of {} are there; read from replicas on other "
+                     "the store {} is truncated: it has only {} of its {} bytes; read from replicas on other "
                      "drives, where there are any",
                      path.string(), size, s.file_bytes);
     }
@@ -213,8 +213,8 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
     if (!valid[0] && !valid[1]) {
         return error(
             Errc::kCorrupt,
-            "both copies of the boot record of the store {} are damaged: which life of the drive it holds is "
-            "not known; read from replicas on other drives, where there are any",
+            "both copies of the boot record of the store {} are damaged: it is not known which incarnation "
+            "of the drive the store holds; read from replicas on other drives, where there are any",
             path.string());
     }
     // One damaged copy: torn by a change, or rotten since. A change takes effect only when both copies hold

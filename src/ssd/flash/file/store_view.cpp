@@ -36,8 +36,8 @@ Result<std::unique_ptr<StoreView>> StoreView::open(const std::filesystem::path& 
     }
     // Pairs with the exclusive lock of a drive (store_file.cpp).
     if (!lock_soon(fd.get(), LOCK_SH))
-        return error(Errc::kBusy, "the store {} is in use: {}; stop what serves it first", path.string(),
-                     errno == EWOULDBLOCK ? "a drive has it open" : errno_text());
+        return error(Errc::kBusy, "the store {} is in use: {}; stop the process that serves it first",
+                     path.string(), errno == EWOULDBLOCK ? "a drive has it open" : errno_text());
     GN_ASSIGN(const Superblock superblock, read_superblock(fd.get(), path));
     std::unique_ptr<StoreView> view(new StoreView(std::move(fd), path, superblock));
     // Private, and without a reservation: only pages that are written take memory.

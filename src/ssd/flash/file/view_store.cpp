@@ -21,8 +21,8 @@ Result<std::unique_ptr<Store>> ViewStore::open(const std::filesystem::path& path
     GN_ASSIGN(const BootRecord boot, view->boot());
     if (!trusted(boot, host_boot))
         return error(Errc::kState,
-                     "the store {} may lack acknowledged writes, and cannot be set aside on a read-only file "
-                     "system; mount it writable",
+                     "the store {} may lack acknowledged writes, and its contents cannot be set aside on a "
+                     "read-only file system; mount the file system writable",
                      path.string());
     // If no recovery is possible, the refusal stays unchanged.
     GN_TRY(view->check_metadata(true));

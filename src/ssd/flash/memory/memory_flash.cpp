@@ -51,10 +51,10 @@ Result<FlashParts> MemoryStore::parts(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i) {
         std::unique_ptr<MemoryFlash> part = flash_->part(UnitRange::of(flash_->geometry().units, i, count));
         if (at_opening_ != 0 && !part->give_memory(at_opening_ / count))
-            return error(
-                Errc::kNoSpace,
-                "the machine has no memory left for {} bytes of a drive; ask for less at its opening",
-                at_opening_);
+            return error(Errc::kNoSpace,
+                         "cannot allocate {} bytes of memory when opening a drive: the machine has not "
+                         "enough memory; allocate less at the opening",
+                         at_opening_);
         made.push_back(std::move(part));
     }
     return made;

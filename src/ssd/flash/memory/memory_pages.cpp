@@ -148,7 +148,10 @@ void MemoryPages::note_opened(Range& range, std::uint32_t unit) {
         try {
             helper_ = std::thread([this] { run(); });
         } catch (const std::system_error& e) {
-            log_warn("no thread gets memory ahead for a drive ({}): its writes wait for theirs", e.what());
+            log_warn(
+                "cannot start the thread that allocates memory ahead of a drive's writes ({}): writes wait "
+                "for their memory",
+                e.what());
         }
     });
     {

@@ -21,7 +21,7 @@ inline constexpr std::uint8_t kSaidBusy = 0x80;   ///< a replica answered busy o
 inline constexpr std::uint8_t kSaidStale = 0x40;  ///< a replica answered stale map
 inline constexpr std::uint8_t kSaidDoubt = 0x20;  ///< a replica answered doubtful
 inline constexpr std::uint8_t kAskedMask = 0x07;
-static_assert(placement::kMaxReplicas <= kAskedMask, "replicas asked are counted in three bits");
+static_assert(placement::kMaxReplicas <= kAskedMask, "the number of replicas asked must fit three bits");
 
 /// What the commands of one call have in common.
 struct Operation {

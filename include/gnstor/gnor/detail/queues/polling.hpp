@@ -17,7 +17,8 @@
 
 namespace gnstor::gnor {
 
-static_assert(placement::kMaxSlots <= rdma::ReceiveSet::kMost, "one receive queue a slot of the array");
+static_assert(placement::kMaxSlots <= rdma::ReceiveSet::kMost,
+              "a channel has one receive queue for each slot of the array");
 
 template <class State>
 GN_HD void mark_ready(State& c, std::uint32_t index) {
@@ -45,7 +46,8 @@ GN_HD std::uint32_t match_response(State& c, std::uint32_t queue, std::uint32_t 
 /// use.
 template <class State>
 GN_HD GN_NOINLINE void keep_present_order(CommandSlot& slot, const std::uint32_t* response) {
-    static_assert(placement::kMaxReplicas == 4, "two answers are left where one drive was asked");
+    static_assert(placement::kMaxReplicas == 4,
+                  "a command to one drive must leave two of the four answer words free");
     if (slot.target[1] != kNoTarget) return;
     simt::store_relaxed<State::kScope>(&slot.answer[2], response[0]);
     simt::store_relaxed<State::kScope>(&slot.answer[3], response[1]);
@@ -101,7 +103,7 @@ struct PollCounts {
     static constexpr std::uint32_t kBits = 6;
     static_assert(rdma::kLargestTrip < 1u << kBits && rdma::kLoneLaneLooksAhead < 1u << kBits &&
                       5 * kBits <= 32,
-                  "each count has its bits");
+                  "each count must fit its own bits");
     GN_HD
     std::uint32_t pack() const {
         return filed | stale << kBits | refused << 2 * kBits | errors << 3 * kBits | malformed << 4 * kBits;
