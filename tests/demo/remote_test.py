@@ -93,7 +93,7 @@ class Remote(unittest.TestCase):
         ended = self.demo("--remote", "--nodes", "0")
         self.agreed(ended)
         self.assertIn("wire: shm: gnstord works on queues in this process's memory", ended.stdout)
-        self.assertIn("daemon suspended: no, the SSDs are in its process", ended.stdout)
+        self.assertIn("daemon suspended: no, gnstord's process also serves the SSDs", ended.stdout)
         self.gone(self.pids(ended.stdout))
 
     def test_an_array_that_runs_is_used_and_left_as_it_was(self):
@@ -103,7 +103,7 @@ class Remote(unittest.TestCase):
                 ended = self.demo("--remote", f"unix:{up['socket']}")
                 self.agreed(ended)
                 self.assertIn(wire, ended.stdout)
-                self.assertIn("it is not the demo's to stop", ended.stdout)
+                self.assertIn("the demo does not stop an array that it has not started", ended.stdout)
                 self.assertEqual(self.gnstor("volume", "list")["volumes"], [])
                 self.assertTrue(self.gnstor("status")["map_in_force"])
                 self.gnstor("down")
