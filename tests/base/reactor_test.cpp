@@ -61,7 +61,7 @@ class CountingPoller : public Poller {
     std::condition_variable reached_;
 };
 
-TEST(Reactor, RefusesNamesAndSleepsThatMakeNoSense) {
+TEST(Reactor, RefusesInvalidNamesAndSleepTimes) {
     EXPECT_FALSE(Reactor::start("").ok());
     EXPECT_FALSE(Reactor::start("a-name-of-16-chr").ok());
     EXPECT_FALSE(Reactor::start("r", {.spin_us = 1, .sleep_min_us = 0, .sleep_max_us = 1}).ok());
@@ -150,7 +150,7 @@ TEST(Reactor, AWakeIsNeverLost) {
     test::count("base_reactor_wakes", 2000);
 }
 
-TEST(Reactor, SeesWorkThatCannotWakeIt) {
+TEST(Reactor, FindsWorkOfPollersThatCannotWakeItByPolling) {
     const auto reactor = started("gn-test", {.spin_us = 5, .sleep_min_us = 50, .sleep_max_us = 500});
     EchoPoller echo;
     reactor->add(echo);
@@ -291,7 +291,7 @@ constexpr ReactorOptions kLongSleeps{.spin_us = 0,
                                      .deep_after_us = 0,
                                      .sleep_deep_us = 0};
 
-TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
+TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrWakeIsCalled) {
     const auto reactor = started("gn-test", kLongSleeps);
     PipePoller pipe;
     reactor->add(pipe);
@@ -319,7 +319,7 @@ TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
     reactor->remove(other);
 }
 
-TEST(Reactor, SleepsAllTheSameWhileItWatches) {
+TEST(Reactor, AlsoSleepsWhileItWatchesDescriptors) {
     const auto reactor = started("gn-test", kLongSleeps);
     PipePoller pipe;
     CountingPoller idle;

@@ -11,7 +11,7 @@ TEST(Say, WritesTheFormattedText) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "1 of two\n");
 }
 
-TEST(Say, AStreamThatTakesNothingDoesNotEndTheProgramAndHasNoError) {
+TEST(Say, AClosedStreamNeitherEndsTheProgramNorSetsItsErrorFlag) {
     std::FILE* const full = std::fopen("/dev/full", "w");
     ASSERT_NE(full, nullptr);
     say(full, "{}\n", "lost");
@@ -20,7 +20,7 @@ TEST(Say, AStreamThatTakesNothingDoesNotEndTheProgramAndHasNoError) {
     std::fclose(full);
 }
 
-TEST(Say, AnErrorOfWhatWasWrittenBeforeStays) {
+TEST(Say, AnErrorFlagOfEarlierWritesIsKept) {
     std::FILE* const full = std::fopen("/dev/full", "w");
     ASSERT_NE(full, nullptr);
     std::fputs("wanted", full);

@@ -52,7 +52,7 @@ TEST(Steps, AFailureUndoesWhatWasDoneInReverseAndNamesItsStep) {
     EXPECT_EQ(house.did, "dig wall fill") << "the step that failed is not undone, and none behind it was run";
 }
 
-TEST(Steps, EveryStepRunsWhereAllOfThemMust) {
+TEST(Steps, RunEveryStepContinuesAfterAFailedStep) {
     House house;
     house.roof_fails = true;
     std::string failed;

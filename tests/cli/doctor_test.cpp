@@ -83,7 +83,7 @@ TEST(Doctor, NamesTheKernelDeviceThatHasThePort) {
     expect_found(f, "udp-port", Verdict::kProblem, {"not to be seen", "rdma link"});
 }
 
-TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
+TEST(Doctor, NamesTheProcessThatHoldsThePortUnlessItIsAGnstorProcess) {
     DoctorFacts f = healthy();
     f.ports[0] = {"10.0.0.1", EADDRINUSE, true, 4711, "tcpdumpd"};
     expect_found(f, "udp-port", Verdict::kProblem, {"tcpdumpd", "4711"});
@@ -94,7 +94,7 @@ TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
     expect_found(f, "udp-port", Verdict::kProblem, {"10.0.0.2", "other"});
 }
 
-TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
+TEST(Doctor, ReportsAnAddressThatThisMachineDoesNotHave) {
     DoctorFacts f = healthy();
     f.ports[0].bind_error = EADDRNOTAVAIL;
     expect_found(f, "udp-port", Verdict::kProblem, {"no address of this machine", "ip address"});
@@ -102,7 +102,7 @@ TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
     expect_found(f, "udp-port", Verdict::kProblem, {"cannot be bound"});
 }
 
-TEST(Doctor, WarnsWhereLinuxHostsWouldNotBeUnderstood) {
+TEST(Doctor, WarnsIfPacketsOfLinuxHostsCannotBeVerified) {
     DoctorFacts f = healthy();
     f.raw_socket_error = EPERM;
     expect_found(f, "raw-socket", Verdict::kWarning,
@@ -123,7 +123,7 @@ TEST(Doctor, WarnsOfARoceAdapterButNotOfInfiniband) {
     EXPECT_EQ(finding(f, "roce-device").verdict, Verdict::kGood);
 }
 
-TEST(Doctor, WantsAnMtuThatTakesABlock) {
+TEST(Doctor, RequiresAnMtuThatHoldsABlock) {
     DoctorFacts f = healthy();
     f.interfaces.push_back({"eth1", 1500, false});
     expect_found(f, "mtu", Verdict::kWarning, {"eth1", "1500", "packets of 1024", "ip link set eth1 mtu"});
@@ -151,7 +151,7 @@ TEST(Doctor, FindsTheRuleThatDropsThePort) {
     expect_found(f, "firewall", Verdict::kProblem, {"ip6tables drops what", "'ip6tables -I INPUT"});
 }
 
-TEST(Doctor, WantsSocketBuffersForABurst) {
+TEST(Doctor, RequiresSocketBuffersForABurst) {
     DoctorFacts f = healthy();
     f.receive_buffer_max = 212992;
     expect_found(f, "socket-buffers", Verdict::kWarning, {"rmem_max", "208 KiB", "sysctl -w"});
@@ -162,7 +162,7 @@ TEST(Doctor, WantsSocketBuffersForABurst) {
     expect_found(f, "socket-buffers", Verdict::kUnknown, {"sysctl"});
 }
 
-TEST(Doctor, WantsMemoryThatMayBeLocked) {
+TEST(Doctor, RequiresEnoughLockableMemory) {
     DoctorFacts f = healthy();
     f.locked_memory = 8u << 20;
     expect_found(f, "locked-memory", Verdict::kWarning, {"8 MiB", "ulimit -l", "LimitMEMLOCK"});
@@ -172,7 +172,7 @@ TEST(Doctor, WantsMemoryThatMayBeLocked) {
     expect_found(f, "locked-memory", Verdict::kUnknown, {"ulimit -l"});
 }
 
-TEST(Doctor, SaysWhichPoolsGetHugePages) {
+TEST(Doctor, ReportsWhichPoolsGetHugePages) {
     DoctorFacts f = healthy();
     f.huge_pages = f.huge_pages_free = 0;
     f.shared_pages = "advise";
@@ -189,7 +189,7 @@ TEST(Doctor, SaysWhichPoolsGetHugePages) {
     said("within_size (pools that processes share may have them)");
 }
 
-TEST(Doctor, WantsHugePages) {
+TEST(Doctor, RecommendsHugePages) {
     DoctorFacts f = healthy();
     f.transparent_pages = "never";
     expect_found(f, "huge-pages", Verdict::kWarning, {"madvise"});
@@ -197,7 +197,7 @@ TEST(Doctor, WantsHugePages) {
     expect_found(f, "huge-pages", Verdict::kWarning, {"CONFIG_TRANSPARENT_HUGEPAGE"});
 }
 
-TEST(Doctor, TellsWhatAGpuLacks) {
+TEST(Doctor, ReportsWhatAGpuLacks) {
     DoctorFacts f = healthy();
     f.gpu_driver.clear();
     expect_found(f, "gpu", Verdict::kProblem, {"no driver", "modprobe"});
@@ -213,7 +213,7 @@ TEST(Doctor, TellsWhatAGpuLacks) {
     expect_found(f, "nvcc", Verdict::kWarning, {"no nvcc", "./run"});
 }
 
-TEST(Doctor, NoticesVersionsThatDoNotFit) {
+TEST(Doctor, ReportsProgramsOfDifferentVersions) {
     DoctorFacts f = healthy();
     f.daemon_version = "1.2.3+0ddba11";
     expect_found(f, "versions", Verdict::kProblem, {"1.2.3+0ddba11", "1.2.3+c0ffee0", "gnstor down"});
@@ -230,7 +230,7 @@ TEST(Doctor, NoticesVersionsThatDoNotFit) {
     expect_found(f, "versions", Verdict::kProblem, {"is no store"});
 }
 
-TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
+TEST(Doctor, NamesANodeOfAnotherVersionAndIgnoresNodesOfUnknownVersion) {
     DoctorFacts f = healthy();
     f.parts = {{"node-0 at 10.0.0.1", "1.2.3"}, {"the gateway of disk at 10.0.0.3", "1.2.3"}};
     EXPECT_NE(finding(f, "versions").found.find("2 nodes or gateways too"), std::string::npos);
@@ -247,7 +247,7 @@ TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
     expect_found(f, "versions", Verdict::kProblem, {"node-0 at 10.0.0.1 of 1.2.2"});
 }
 
-TEST(Doctor, WantsRoomForWhatStoresMayGrow) {
+TEST(Doctor, RequiresDiskSpaceForTheFullSizeOfStores) {
     DoctorFacts f = healthy();
     f.free_bytes = 1u << 20;
     expect_found(f, "free-space", Verdict::kProblem, {"1 MiB free", "/array"});
@@ -296,7 +296,7 @@ class DoctorFactsTest : public ::testing::Test {
     std::map<std::string, std::optional<std::string>> outputs;
 };
 
-TEST_F(DoctorFactsTest, OfAnEmptyMachineNothingIsKnownAndNothingFails) {
+TEST_F(DoctorFactsTest, WithoutProcAndSysAllFactsAreUnknownAndNoReadFails) {
     const DoctorFacts f = read();
     ASSERT_EQ(f.ports.size(), 1u);
     EXPECT_EQ(f.ports[0].address, "0.0.0.0");
@@ -348,7 +348,7 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     EXPECT_FALSE(f.iptables);
 }
 
-TEST_F(DoctorFactsTest, AsksWhetherARawSocketMayBeOpened) {
+TEST_F(DoctorFactsTest, ReportsWhetherARawSocketMayBeOpened) {
     EXPECT_EQ(read().raw_socket_error, 0);
     EXPECT_EQ(read().program, "gnstor") << "no proc, no path";
     raw_socket_error = EPERM;
@@ -380,7 +380,7 @@ TEST_F(DoctorFactsTest, FindsTheProcessBehindThePort) {
     EXPECT_FALSE(read({"127.0.0.1"}).ports[0].holder_known);
 }
 
-TEST_F(DoctorFactsTest, TheHolderIsOfTheAddressAskedForAndAStrangerBeforeOurs) {
+TEST_F(DoctorFactsTest, ThePortHolderIsLookedUpByAddressAndAForeignProcessIsReportedFirst) {
     const std::string tail = " 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 ";
     const auto tables = [&](const std::string& v4, const std::string& v6) {
         put("proc/net/udp", "heading\n" + v4);
@@ -415,7 +415,7 @@ TEST_F(DoctorFactsTest, TheHolderIsOfTheAddressAskedForAndAStrangerBeforeOurs) {
     EXPECT_EQ(holder("0.0.0.0"), "") << "nor one that is not to be seen";
 }
 
-TEST_F(DoctorFactsTest, LooksAtTheHeadsOfStores) {
+TEST_F(DoctorFactsTest, ReadsTheSuperblocksOfStores) {
     ssd::Superblock head{};
     std::memcpy(head.magic, ssd::kStoreMagic.data(), sizeof head.magic);
     head.format_version = 9;
@@ -439,7 +439,7 @@ TEST(DoctorMachine, AProgramThatHangsOrFailsHasNoOutput) {
     EXPECT_FALSE(output_of({"sleep", "1000"}, 50ms));
 }
 
-TEST(DoctorMachine, APortThatIsTakenIsSeenAsTaken) {
+TEST(DoctorMachine, APortInUseIsReportedAsInUse) {
     const DoctorSources m = machine();
     EXPECT_EQ(m.bind_roce_port("192.0.2.77"), EADDRNOTAVAIL);
     EXPECT_EQ(m.bind_roce_port("no address"), EADDRNOTAVAIL);

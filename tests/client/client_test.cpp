@@ -34,7 +34,7 @@ class ClientTest : public ::testing::Test {
     std::uint64_t refused = 0;
 };
 
-TEST_F(ClientTest, WrongOptionsGetASentenceThatNamesTheRange) {
+TEST_F(ClientTest, WrongOptionsAreRefusedWithAnErrorThatNamesTheRange) {
     expect_refused([](ClientOptions& o) { o.channels = 0xFFFFFFFFu; }, "1 to 127");
     expect_refused([](ClientOptions& o) { o.channels = 128; }, "1 to 127");
     for (const std::uint32_t depth : {0u, 4u, 7u, 33u, 512u, 0xFFFFFFFFu})
@@ -217,7 +217,7 @@ struct CountsCalls {
     void operator()(Status) const { ++*calls; }
 };
 
-TEST_F(ClientTest, CallbacksThatKernelsLeftBehindAreGivenUpByTheHostAndByTheClientsEnd) {
+TEST_F(ClientTest, PendingCallbacksOfExitedKernelsAreCancelledByTheHostAndWhenTheClientCloses) {
     auto client = rig.connect("owner", 2);
     auto volume = rig.volume(*client, "v", 64);
     const ChannelRef ch = client->channels()[1];
@@ -241,7 +241,7 @@ TEST_F(ClientTest, CallbacksThatKernelsLeftBehindAreGivenUpByTheHostAndByTheClie
     EXPECT_EQ(calls, 0u) << "what a callback points at may be gone";
 }
 
-TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesTheRest) {
+TEST_F(ClientTest, MemoryInUseIsNotDeregisteredAndASecondCallDeregistersTheRest) {
     auto client = rig.connect("owner", 2);
     auto volume = rig.volume(*client, "v", 64);
     auto memory = simt::PinnedMemory::map(65536, simt::LanesKind::kCpu).value();
@@ -260,7 +260,7 @@ TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesThe
     rig.expect_clean(*client);
 }
 
-TEST_F(ClientTest, WhileTheDaemonIsAwayControlCallsSaySoAndIoGoesOn) {
+TEST_F(ClientTest, WhileTheDaemonIsUnreachableControlCallsFailWithThatReasonAndIoContinues) {
     auto client = rig.connect("owner");
     auto volume = rig.volume(*client, "v", 16);
     rig.daemon->suspend();

@@ -51,7 +51,7 @@ class OpeningFloorTest : public ::testing::Test {
     client::FloorTracker tracker;
 };
 
-TEST_F(OpeningFloorTest, TrimsAreForgottenByTheDrivesWithoutAnotherOpening) {
+TEST_F(OpeningFloorTest, DrivesDropTombstonesOfTrimsWithoutAReopening) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();
@@ -66,7 +66,7 @@ TEST_F(OpeningFloorTest, TrimsAreForgottenByTheDrivesWithoutAnotherOpening) {
     rig.expect_clean(*client);
 }
 
-TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyComeAfterIt) {
+TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyWritesFollow) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();
@@ -92,7 +92,7 @@ TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyComeAfterIt) {
     rig.expect_clean(*client);
 }
 
-TEST_F(OpeningFloorTest, AWriteWhoseEndIsUnknownHoldsItAndOneThatWasNotSentDoesNot) {
+TEST_F(OpeningFloorTest, AWriteOfUnknownOutcomeHoldsTheFloorAndAnUnsentWriteDoesNot) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();

@@ -18,7 +18,7 @@ void wait_until(const std::atomic<std::uint64_t>& runs, std::uint64_t wanted) {
     while (runs.load() < wanted) std::this_thread::yield();
 }
 
-TEST(PeriodicTasks, RunsEachChoreAgainAndAgain) {
+TEST(PeriodicTasks, RunsEachTaskPeriodically) {
     std::atomic<std::uint64_t> a{0}, b{0};
     PeriodicTasks keep_alives;
     (void)keep_alives.add(1ms, [&] { ++a; });
@@ -28,7 +28,7 @@ TEST(PeriodicTasks, RunsEachChoreAgainAndAgain) {
     test::count("proxy_chores_run", a + b);
 }
 
-TEST(PeriodicTasks, ASlowChoreDoesNotStopTheOthersForGood) {
+TEST(PeriodicTasks, ASlowTaskDelaysTheOthersButDoesNotStopThem) {
     std::atomic<std::uint64_t> slow{0}, quick{0};
     std::binary_semaphore go{0};
     PeriodicTasks keep_alives;
@@ -43,14 +43,14 @@ TEST(PeriodicTasks, ASlowChoreDoesNotStopTheOthersForGood) {
     wait_until(slow, 3);
 }
 
-TEST(PeriodicTasks, AChoreKeepsWhatItRemembers) {
+TEST(PeriodicTasks, ATaskKeepsItsStateBetweenRuns) {
     std::atomic<std::uint64_t> newest{0};
     PeriodicTasks keep_alives;
     (void)keep_alives.add(1ms, [&newest, own = std::uint64_t{0}]() mutable { newest = ++own; });
     wait_until(newest, 5);
 }
 
-TEST(PeriodicTasks, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
+TEST(PeriodicTasks, RemoveWaitsForTheRunningTaskWhichNeverRunsAgain) {
     for (int round = 0; round < 30; ++round) {
         std::atomic<std::uint64_t> runs{0}, other{0};
         std::atomic<bool> inside{false};
@@ -71,7 +71,7 @@ TEST(PeriodicTasks, RemoveWaitsForTheChoreThatRunsAndItNeverRunsAgain) {
     }
 }
 
-TEST(PeriodicTasks, ChoresMayBeAddedAndRemovedFromManyThreads) {
+TEST(PeriodicTasks, TasksMayBeAddedAndRemovedFromManyThreads) {
     std::atomic<std::uint64_t> runs{0};
     PeriodicTasks keep_alives;
     std::vector<std::thread> threads;
@@ -93,7 +93,7 @@ TEST(PeriodicTasks, ChoresMayBeAddedAndRemovedFromManyThreads) {
     test::count("proxy_chores_run", after);
 }
 
-TEST(PeriodicTasks, AChoreThatTheThreadIsWaitingForMayGo) {
+TEST(PeriodicTasks, ATaskThatTheThreadSleepsForMayBeRemoved) {
     std::atomic<std::uint64_t> runs{0};
     PeriodicTasks keep_alives;
     for (std::uint64_t i = 1; i <= 50; ++i) {
@@ -107,7 +107,7 @@ TEST(PeriodicTasks, AChoreThatTheThreadIsWaitingForMayGo) {
     }
 }
 
-TEST(PeriodicTasks, EndsWithChoresStillThere) {
+TEST(PeriodicTasks, MayBeDestroyedWhileTasksAreRegistered) {
     std::atomic<std::uint64_t> runs{0};
     {
         PeriodicTasks keep_alives;

@@ -35,7 +35,7 @@ class Renewal : public ::testing::Test {
     std::vector<std::byte> data = std::vector<std::byte>(kBlock, std::byte{5});
 };
 
-TEST_F(Renewal, TheOpeningGoesOnInTheNextEpochAndDrivesForget) {
+TEST_F(Renewal, TheOpeningContinuesInTheNextEpochAndDrivesDropItsTombstones) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -59,7 +59,7 @@ TEST_F(Renewal, TheOpeningGoesOnInTheNextEpochAndDrivesForget) {
     rig.expect_clean(*client);
 }
 
-TEST_F(Renewal, NeverPassesAnotherOpening) {
+TEST_F(Renewal, NeverRenewsAboveANewerOpening) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -73,7 +73,7 @@ TEST_F(Renewal, NeverPassesAnotherOpening) {
     EXPECT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kStaleEpoch);
 }
 
-TEST_F(Renewal, WaitsForWhatKernelsLeftUnderWay) {
+TEST_F(Renewal, WaitsForCommandsThatExitedKernelsLeftInFlight) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -87,7 +87,7 @@ TEST_F(Renewal, WaitsForWhatKernelsLeftUnderWay) {
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
 }
 
-TEST_F(Renewal, AnEndThatComesAfterTheVolumeIsGoneTouchesNothing) {
+TEST_F(Renewal, ACompletionAfterTheVolumeIsDestroyedTouchesNoMemory) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -112,7 +112,7 @@ class LosesAnswers final : public MapOverlay {
     int before = 0, after = 0;
 };
 
-TEST_F(Renewal, AnAnswerThatIsLostIsAskedForAgain) {
+TEST_F(Renewal, ARenewalWhoseAnswerIsLostIsRepeated) {
     LosesAnswers control(*rig.daemon);
     client::ClientOptions o;
     o.name = "writer";
@@ -164,7 +164,7 @@ void carry_out(OpeningFloor& floor, std::uint64_t count) {
     gnor::mark_resolved(floor.resolved(false), first, count);
 }
 
-TEST(OpeningFloorTells, AllButThoseThatDoNotTakeItWhichAreAskedAgainLater) {
+TEST(OpeningFloorTells, EverySsdOfTheFloorAndRepeatsItForSsdsThatDidNotAccept) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     Ssds ssds(3);
     auto now = OpeningFloor::Clock::now();
@@ -188,7 +188,7 @@ TEST(OpeningFloorTells, AllButThoseThatDoNotTakeItWhichAreAskedAgainLater) {
     EXPECT_FALSE(ssds.publish(*floor, now)) << "another opening has the volume";
 }
 
-TEST(OpeningFloorTells, AnSsdThatHangsKeepsNobodyFromLooking) {
+TEST(OpeningFloorTells, AnSsdThatHangsDoesNotBlockThreadsThatReadTheFloor) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     std::binary_semaphore asked{0}, go{0};
     carry_out(*floor, 10);
@@ -211,7 +211,7 @@ TEST(OpeningFloorTells, AnSsdThatHangsKeepsNobodyFromLooking) {
     telling.join();
 }
 
-TEST(OpeningFloorTells, WhyItDoesNotMove) {
+TEST(OpeningFloorTells, WhyTheFloorDoesNotAdvance) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     auto now = OpeningFloor::Clock::now();
     const auto look_late = [&] {

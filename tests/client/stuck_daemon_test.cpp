@@ -51,7 +51,7 @@ class StuckDaemon final : public client::ControlPlane {
     std::binary_semaphore stuck_{0}, go_{0};
 };
 
-TEST(StuckDaemon, KeepAlivesGoOnWhileARenewalIsNotAnswered) {
+TEST(StuckDaemon, KeepAlivesContinueWhileARenewalIsUnanswered) {
     ArrayRig rig;
     StuckDaemon stuck(*rig.control);
     client::ClientOptions o;

@@ -62,7 +62,7 @@ TEST_F(Transfers, AReadThatTimedOutWritesNothingIntoTheCallersMemoryLater) {
     rig.expect_clean(*client);
 }
 
-TEST_F(Transfers, AWriteThatTimedOutStoresNothingThatWasPutThereLater) {
+TEST_F(Transfers, AWriteThatTimedOutStoresNoBytesThatTheCallerPutInTheBufferLater) {
     for (const std::uint32_t blocks : {1u, kBlocks}) {  // in the capsule, and fetched by the SSD
         std::vector<std::byte> mine(data.size()), back(data.size());
         fill(mine, 2);
@@ -85,7 +85,7 @@ TEST_F(Transfers, AWriteThatTimedOutStoresNothingThatWasPutThereLater) {
     rig.expect_clean(*client);
 }
 
-TEST_F(Transfers, TheNextOneResetsTheQueuePairsThatStillOweAnswers) {
+TEST_F(Transfers, TheNextTransferResetsQueuePairsWithCommandsUnanswered) {
     std::vector<std::byte> back(data.size());
     const std::uint64_t before = rig.nic->counters().error_completions;
     Hold hold(ssds());

@@ -95,7 +95,7 @@ class ApiTest : public ::testing::Test {
     std::uint64_t requests = 0;
 };
 
-TEST_F(ApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
+TEST_F(ApiTest, EveryDocumentedOperationHasAHandlerAndEveryHandlerIsDocumented) {
     std::set<std::string> declared, handled;
     for (const auto& [path, methods] : document.at("paths").items())
         for (const auto& [method, spec] : methods.items())
@@ -105,7 +105,7 @@ TEST_F(ApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
     EXPECT_GE(declared.size(), 15u);
 }
 
-TEST_F(ApiTest, EveryReferenceOfTheDocumentLeadsSomewhereAndEverySchemaIsUsed) {
+TEST_F(ApiTest, EveryReferenceOfTheDocumentResolvesAndEverySchemaIsUsed) {
     std::set<std::string> used;
     const std::function<void(const json&)> walk = [&](const json& node) {
         if (node.is_object() && node.contains("$ref")) {
@@ -216,7 +216,7 @@ TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
     EXPECT_GE(requests, 150u);
 }
 
-TEST_F(ApiTest, GarbageIsRefusedWithASentence) {
+TEST_F(ApiTest, GarbageIsRefusedWithAnErrorMessage) {
     make_volume();
     const auto post = [&](int status, const std::string& body, const std::string& type = "application/json") {
         return raw(status, {"POST", "/v1/volumes", type, body});
@@ -254,7 +254,7 @@ TEST_F(ApiTest, GarbageIsRefusedWithASentence) {
     EXPECT_EQ(control->list_volumes()->size(), 1u) << "nothing of all this changed anything";
 }
 
-TEST_F(ApiTest, RandomDamageToGoodRequestsNeverSurprises) {
+TEST_F(ApiTest, RandomlyDamagedRequestsGetOnlyDeclaredAnswers) {
     make_volume();
     SplitMix64 random(20261120);
     const std::vector<Request> good = {

@@ -39,7 +39,7 @@ class GrantsTest : public ManagerTest {
     nvme::ClientId alice = 0;
 };
 
-TEST_F(GrantsTest, AChangeWaitsUntilADriveThatDoesNotAnswerHasNoGrantLeft) {
+TEST_F(GrantsTest, AChangeWaitsUntilTheGrantOfAnUnresponsiveDriveHasEnded) {
     refuse(2);
     expect_error(open(alice, "v"), Errc::kIo, "told to refuse");
     let_pass(kBoundMs - 1);
@@ -51,7 +51,7 @@ TEST_F(GrantsTest, AChangeWaitsUntilADriveThatDoesNotAnswerHasNoGrantLeft) {
     EXPECT_TRUE(open(alice, "v").ok()) << "nor does the next one wait any more";
 }
 
-TEST_F(GrantsTest, WithoutAnEndOfGrantsAChangeWaitsForEveryDrive) {
+TEST_F(GrantsTest, IfGrantsDoNotExpireAChangeWaitsForEveryDrive) {
     options.grant_ms = 0;
     start();
     refuse(2);
@@ -77,7 +77,7 @@ TEST_F(GrantsTest, AGrantWhoseAnswerWasLostCounts) {
     EXPECT_EQ(pending(), 0u);
 }
 
-TEST_F(GrantsTest, ADriveIsGrantedNothingBeforeItHasTakenWhatIsInForceWithoutIt) {
+TEST_F(GrantsTest, ADriveGetsNoGrantBeforeItHasReceivedTheChangesMadeInItsAbsence) {
     refuse(2);
     EXPECT_FALSE(open(alice, "v").ok());
     let_pass(kBoundMs);
@@ -98,7 +98,7 @@ TEST_F(GrantsTest, ADriveIsGrantedNothingBeforeItHasTakenWhatIsInForceWithoutIt)
     EXPECT_TRUE(manager->info(now).map_in_force);
 }
 
-TEST_F(GrantsTest, AStartWaitsForWhatTheDaemonBeforeMayHaveGranted) {
+TEST_F(GrantsTest, AStartWaitsForGrantsThatThePreviousDaemonMayHaveGiven) {
     refuse(2);
     EXPECT_FALSE(open(alice, "v").ok());
     let_pass(kBoundMs);
@@ -137,7 +137,7 @@ TEST_F(GrantsTest, AMissingDriveIsWaitedForAfterAStart) {
     EXPECT_TRUE(open(alice, "v").ok());
 }
 
-TEST_F(GrantsTest, AChangeThatIsAskedForAgainAfterAStartWaitsForTheDriveThatIsMissing) {
+TEST_F(GrantsTest, AChangeRepeatedAfterARestartWaitsForTheMissingDrive) {
     const auto bob = client("bob");
     refuse(2);
     EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok());
@@ -171,7 +171,7 @@ TEST_F(GrantsTest, CreationsAndDeletionsWaitForEveryDrive) {
     EXPECT_EQ(array.flash[2]->volumes.size(), 1u);
 }
 
-TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
+TEST_F(GrantsTest, ClientsGetANewMapWhenDrivesWithoutItHaveNoGrantLeft) {
     lose_store();
     array = ModelArray(4);
     // Found, and gone before it is told the map.
@@ -191,7 +191,7 @@ TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
     EXPECT_FALSE(manager->info(now).map_in_force) << "not by the last word of every drive";
 }
 
-TEST_F(GrantsTest, ATermThatNobodyCouldFollowStopsAStartWithASentence) {
+TEST_F(GrantsTest, AStartFailsWithAnErrorIfTheTermCannotBeRaised) {
     for (const std::uint64_t term : {nvme::kLastTerm, nvme::kLastTerm - 1, std::uint64_t{1} << 40}) {
         manager.reset();
         array.boot();
@@ -216,7 +216,7 @@ TEST_F(GrantsTest, RecordsOfTheLastTermAreNotFollowedByTermZero) {
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kCorrupt, "none can follow");
 }
 
-TEST_F(GrantsTest, ADriveTooFarBehindIsNamedAndTheOthersServe) {
+TEST_F(GrantsTest, ADriveWithATermTooFarBehindIsNamedAndTheOthersServe) {
     Change far;
     far.term = nvme::kTermLeapMost + 1'000;
     ASSERT_TRUE(store->save(far).ok());

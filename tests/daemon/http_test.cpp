@@ -153,7 +153,7 @@ TEST_F(HttpTest, AnAnswerIsAsMethodVersionAndConnectionWantIt) {
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpTest, ADefectOfTheServiceIsAnAnswerToo) {
+TEST_F(HttpTest, AnExceptionInTheServiceIsAnsweredWithAnError) {
     class Broken final : public HttpService {
         Response handle(const Request&, std::string_view) override { throw std::runtime_error("broken"); }
         Response refuse(int status, std::string_view, std::string_view message) override {
@@ -219,7 +219,7 @@ TEST_F(HttpTest, OfAHugeBodyABoundedAmountIsReadWhateverTheMethod) {
     EXPECT_GE(refused, 1u) << "a sender that looks is told";
 }
 
-TEST_F(HttpTest, WhatFollowsAHeadThatIsRefusedIsNotTakenForARequest) {
+TEST_F(HttpTest, BytesAfterARefusedHeadAreNotParsedAsARequest) {
     serve();
     const std::string hidden = "GET /healthz HTTP/1.1\r\n\r\n";
     for (const std::string& lengths :
@@ -263,7 +263,7 @@ TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
+TEST_F(HttpTest, ASocketInUseIsRefusedAndAStaleSocketIsReplaced) {
     serve();
     struct stat info {};
     ASSERT_EQ(::stat(options.socket.c_str(), &info), 0);

@@ -55,17 +55,17 @@ class HttpWaitingTest : public HttpTest {
     }
 };
 
-TEST_F(HttpWaitingTest, SilentPeersMoreThanThreadsAndConnectionsKeepNobodyOut) {
+TEST_F(HttpWaitingTest, MoreSilentPeersThanThreadsAndConnectionsDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite("");
 }
 
-TEST_F(HttpWaitingTest, PeersWithHalfAHeadKeepNobodyOut) {
+TEST_F(HttpWaitingTest, PeersThatSendHalfAHeadDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite(kHalfHead);
 }
 
-TEST_F(HttpWaitingTest, PeersWithHalfABodyKeepNobodyOut) {
+TEST_F(HttpWaitingTest, PeersThatSendHalfABodyDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite(kHalfBody);
 }
@@ -87,7 +87,7 @@ TEST_F(HttpWaitingTest, OverTcpToo) {
     EXPECT_TRUE(client()->register_client("alice").ok());
 }
 
-TEST_F(HttpWaitingTest, OnlyAsManyAsNeededMakePlaceTheLongestWaitingFirst) {
+TEST_F(HttpWaitingTest, OnlyAsManyConnectionsAsNeededAreClosedTheLongestIdleFirst) {
     serve();
     std::vector<Peer> silent = crowd(7, "");
     Peer known = peer();
@@ -103,7 +103,7 @@ TEST_F(HttpWaitingTest, OnlyAsManyAsNeededMakePlaceTheLongestWaitingFirst) {
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpWaitingTest, PeersThatAskedBeforeDoNotMakeANewcomerTheNextToGo) {
+TEST_F(HttpWaitingTest, PeersWithEarlierRequestsDoNotCauseANewConnectionToBeClosedFirst) {
     serve();
     std::vector<Peer> asked;
     for (int i = 0; i < 7; ++i) {
@@ -118,7 +118,7 @@ TEST_F(HttpWaitingTest, PeersThatAskedBeforeDoNotMakeANewcomerTheNextToGo) {
     EXPECT_TRUE(slow.is_open()) << "it was the only one that had asked nothing";
 }
 
-TEST_F(HttpWaitingTest, ABodyReachesTheServiceAsItCameWhateverItSaysOfItself) {
+TEST_F(HttpWaitingTest, ABodyReachesTheServiceUnchangedWhateverItsContentType) {
     HeldService service;
     serve(service);
     const std::string body = "\x1f\x8b not what gzip wrote";
@@ -134,7 +134,7 @@ TEST_F(HttpWaitingTest, ABodyReachesTheServiceAsItCameWhateverItSaysOfItself) {
     }
 }
 
-TEST_F(HttpWaitingTest, ManyRangesDoNotMultiplyAnAnswer) {
+TEST_F(HttpWaitingTest, ManyRangeHeadersDoNotMultiplyAnAnswer) {
     serve();
     const std::string plain = raw(kAskOnce, true);
     std::string ranges = "Range: bytes=-";
@@ -144,7 +144,7 @@ TEST_F(HttpWaitingTest, ManyRangesDoNotMultiplyAnAnswer) {
     EXPECT_EQ(raw(request, true), plain);
 }
 
-TEST_F(HttpWaitingTest, PeersThatAskedOnceAndAreSilentThenMakePlaceToo) {
+TEST_F(HttpWaitingTest, PeersThatAreIdleAfterARequestAreClosedToMakeRoomToo) {
     serve();
     std::vector<Peer> idle;
     for (int i = 0; i < 8; ++i) {
@@ -157,7 +157,7 @@ TEST_F(HttpWaitingTest, PeersThatAskedOnceAndAreSilentThenMakePlaceToo) {
     EXPECT_TRUE(idle[7].is_open());
 }
 
-TEST_F(HttpWaitingTest, WhereAllAreServedOneMoreIsTurnedAwayAtOnceAndNoneIsThrownOut) {
+TEST_F(HttpWaitingTest, IfAllConnectionsAreBusyANewOneIsRefusedAtOnceAndNoneIsClosed) {
     options.connections = 5;
     HeldService service;
     service.hold(true);
@@ -176,7 +176,7 @@ TEST_F(HttpWaitingTest, WhereAllAreServedOneMoreIsTurnedAwayAtOnceAndNoneIsThrow
     for (Peer& one : served) EXPECT_EQ(one.answer().rfind("HTTP/1.1 200", 0), 0u);
 }
 
-TEST_F(HttpWaitingTest, WhoseRequestHasComeMeanwhileIsServedAndMakesNoPlace) {
+TEST_F(HttpWaitingTest, AConnectionWhoseRequestHasArrivedIsServedAndNotClosed) {
     HeldService service;
     serve(service);
     std::vector<Peer> silent = crowd(7, "");
@@ -193,7 +193,7 @@ TEST_F(HttpWaitingTest, WhoseRequestHasComeMeanwhileIsServedAndMakesNoPlace) {
     for (Peer& one : newcomers) EXPECT_EQ(one.answer().rfind("HTTP/1.1 ", 0), 0u) << "200, or 503";
 }
 
-TEST_F(HttpWaitingTest, RequestsFollowEachOtherOnAConnectionThatHoldsNoThreadMeanwhile) {
+TEST_F(HttpWaitingTest, SuccessiveRequestsShareAConnectionThatHoldsNoThreadInBetween) {
     options.threads = 1;
     serve();
     Peer a = peer(), b = peer();
@@ -205,7 +205,7 @@ TEST_F(HttpWaitingTest, RequestsFollowEachOtherOnAConnectionThatHoldsNoThreadMea
     EXPECT_TRUE(a.is_open());
 }
 
-TEST_F(HttpWaitingTest, RequestsInOnePieceAreAnsweredInTheirOrder) {
+TEST_F(HttpWaitingTest, PipelinedRequestsAreAnsweredInOrder) {
     HeldService service;
     serve(service);
     const auto post = [](const std::string& target, const std::string& body) {
@@ -232,7 +232,7 @@ TEST_F(HttpWaitingTest, RequestsInOnePieceAreAnsweredInTheirOrder) {
     }
 }
 
-TEST_F(HttpWaitingTest, ASenderThatWaitsToBeToldToContinueIsTold) {
+TEST_F(HttpWaitingTest, ASenderThatExpects100ContinueGetsIt) {
     HeldService service;
     serve(service);
     const auto head = [](std::size_t length) {
@@ -250,7 +250,7 @@ TEST_F(HttpWaitingTest, ASenderThatWaitsToBeToldToContinueIsTold) {
     EXPECT_EQ(service.take_asked().at(0).body.size(), 4000u);
 }
 
-TEST_F(HttpWaitingTest, ASenderThatIsRefusedCanWriteOnForAMomentAndReadsWhy) {
+TEST_F(HttpWaitingTest, ARefusedSenderMayKeepWritingForAMomentAndReadsTheError) {
     options.threads = 1;
     serve();
     const std::string rest(600'000, 'x');  // more than a socket keeps
@@ -300,7 +300,7 @@ TEST_F(HttpWaitingTest, ARequestThatDoesNotComeWholeInTimeIsRefused) {
     }
 }
 
-TEST_F(HttpWaitingTest, APeerThatDoesNotTakeItsAnswerHoldsNoThreadAndIsEnded) {
+TEST_F(HttpWaitingTest, APeerThatDoesNotReadItsAnswerHoldsNoThreadAndIsClosed) {
     options.threads = 1;
     options.answer = 5000ms;  // the other one's has to be taken meanwhile
     constexpr std::size_t kBytes = 8u << 20;
@@ -322,7 +322,7 @@ TEST_F(HttpWaitingTest, APeerThatDoesNotTakeItsAnswerHoldsNoThreadAndIsEnded) {
     EXPECT_LT(said->size(), kBytes);
 }
 
-TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyWait) {
+TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyConnectionsWait) {
     options.connections = 256;
     HeldService service;
     serve(service);
@@ -343,7 +343,7 @@ TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyWait) {
     for (Peer& one : waiting) EXPECT_TRUE(one.end().has_value());
 }
 
-TEST_F(HttpWaitingTest, TheServiceGetsTheRequestsThatWereCutOutAndNoOthers) {
+TEST_F(HttpWaitingTest, TheServiceGetsExactlyTheParsedRequests) {
     options.threads = 1;
     HeldService service;
     serve(service);

@@ -49,7 +49,7 @@ TEST_F(ManagerTest, ALostStoreIsRebuiltFromTheDrives) {
     expect_error(open(a, "w"), Errc::kBusy, "'bob'");
 }
 
-TEST_F(ManagerTest, ARebuildTakesNoNewDriveForTheOneInWhosePlaceItIs) {
+TEST_F(ManagerTest, ARebuildDoesNotMistakeANewDriveForTheOneItReplaces) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     lose_store();
@@ -69,7 +69,7 @@ TEST_F(ManagerTest, ARebuildTakesNoNewDriveForTheOneInWhosePlaceItIs) {
     EXPECT_EQ(manager->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, ARebuildNeverGivesAReadersNumberToSomebodyElse) {
+TEST_F(ManagerTest, ARebuildNeverGivesAReadersClientIdToAnotherClient) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v").ok());
     ASSERT_TRUE(manager->share_volume(a, "v", b).ok());
@@ -91,7 +91,7 @@ TEST_F(ManagerTest, ARebuildRefusesToGuessWhenADriveIsMissing) {
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kIo, "bring it back");
 }
 
-TEST_F(ManagerTest, AnOlderStoreTakesWhatTheDrivesHaveNewer) {
+TEST_F(ManagerTest, AnOlderStoreTakesNewerRecordsFromTheDrives) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     auto backup = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
@@ -104,7 +104,7 @@ TEST_F(ManagerTest, AnOlderStoreTakesWhatTheDrivesHaveNewer) {
     EXPECT_TRUE(manager->renew_lease(a, opened->record.geometry.volume, opened->record.epoch, now).ok());
 }
 
-TEST_F(ManagerTest, ADriveThatLagsIsBroughtUpAtStart) {
+TEST_F(ManagerTest, ADriveWithOlderRecordsIsUpdatedAtStart) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(0);
@@ -114,7 +114,7 @@ TEST_F(ManagerTest, ADriveThatLagsIsBroughtUpAtStart) {
     EXPECT_EQ(array.flash[0]->volumes.begin()->second.writer, a);
 }
 
-TEST_F(ManagerTest, AnOlderDaemonIsSupersededAndSaysSo) {
+TEST_F(ManagerTest, ADaemonWithAnOlderTermStopsAndReportsIt) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     array.boot();
@@ -136,7 +136,7 @@ TEST_F(ManagerTest, AnOlderDaemonIsSupersededAndSaysSo) {
     manager.reset();
 }
 
-TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
+TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndBlocksOnlyChanges) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const auto version = manager->array()->map.version;
@@ -160,7 +160,7 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
     EXPECT_TRUE(open(a, "v").ok());
 }
 
-TEST_F(ManagerTest, TheMapChangesWithTheMembershipOnlyWhileThereIsNoVolume) {
+TEST_F(ManagerTest, MembersAreAddedToTheMapOnlyWhileNoVolumeExists) {
     EXPECT_EQ(manager->array()->map.version, 1u);
     EXPECT_EQ(manager->array()->ssds.size(), 4u);
     start();
@@ -179,7 +179,7 @@ TEST_F(ManagerTest, TheMapChangesWithTheMembershipOnlyWhileThereIsNoVolume) {
     EXPECT_EQ(manager->info(now).ssds.back().state, "spare");
 }
 
-TEST_F(ManagerTest, VolumeIdsComeBackAboveTheirOldEpochs) {
+TEST_F(ManagerTest, ReusedVolumeIdsStartAboveTheirOldEpochs) {
     const auto a = client("alice");
     Records full;
     full.term = 1;
@@ -196,7 +196,7 @@ TEST_F(ManagerTest, VolumeIdsComeBackAboveTheirOldEpochs) {
     EXPECT_EQ(record->epoch, record->birth_epoch);
 }
 
-TEST_F(ManagerTest, ALostStoreDoesNotLetAVolumeBeBornBelowItsEarlierLife) {
+TEST_F(ManagerTest, AfterTheLossOfTheStoreANewVolumeStartsAboveTheEpochsOfItsDeletedPredecessor) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     for (int i = 0; i < 5000; ++i) ASSERT_TRUE(open(a, "v").ok());
@@ -276,7 +276,7 @@ TEST_F(ManagerTest, ANewVolumeIsListedAfterARestartAlsoWhileADriveIsMissing) {
     EXPECT_EQ(partial.value()->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, AVolumeInForceIsNotUndoneByADriveThatIsFullOrConfused) {
+TEST_F(ManagerTest, ARefusalOfOneDriveDoesNotUndoAVolumeInForce) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     array.boot();

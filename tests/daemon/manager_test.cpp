@@ -48,7 +48,7 @@ TEST_F(ManagerTest, GrantsAreRenewedAtAThirdOfTheirTimeAndNotBefore) {
 
 // A version that was in force has the same bytes for ever: who comes then may have it. One that never was is
 // nobody's.
-TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
+TEST_F(ManagerTest, ClientsGetAMapInForceAlsoWhileADriveDoesNotAnswer) {
     options.grant_ms = 9000;
     start();
     const auto before = manager->array();
@@ -66,7 +66,7 @@ TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
     EXPECT_TRUE(manager->info(now).map_in_force);
 }
 
-TEST_F(ManagerTest, AMapThatWasInForceIsToldAfterARestartWithoutOneOfItsDrives) {
+TEST_F(ManagerTest, ClientsGetAMapInForceAfterARestartWithoutOneOfItsDrives) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const auto before = manager->array();
@@ -87,7 +87,7 @@ TEST_F(ManagerTest, AMapThatWasInForceIsToldAfterARestartWithoutOneOfItsDrives) 
     EXPECT_FALSE(open(a, "w", client::OpenMode::kRead).ok());
 }
 
-TEST_F(ManagerTest, AMapThatADriveHasNotHeardOfIsToldToNobody) {
+TEST_F(ManagerTest, ClientsDoNotGetAMapThatADriveHasNotReceived) {
     std::uint32_t unheard = 0;
     for (std::uint32_t answered = 0; answered < 12; ++answered) {
         lose_store();
@@ -106,7 +106,7 @@ TEST_F(ManagerTest, AMapThatADriveHasNotHeardOfIsToldToNobody) {
     EXPECT_GT(unheard, 0u) << "none stood still between being found and being told";
 }
 
-TEST_F(ManagerTest, BadRequestsAreRefusedWithASentence) {
+TEST_F(ManagerTest, BadRequestsAreRefusedWithAnErrorMessage) {
     const auto a = client("alice");
     const auto make = [&](client::CreateVolume r) { return manager->create_volume(a, r); };
     expect_error(make({"", 4096}), Errc::kInvalidArgument, "empty");
@@ -172,7 +172,7 @@ TEST_F(ManagerTest, ALeaseThatRunsOutIsClosedByTickAndOnlyThen) {
     EXPECT_TRUE(open(b, "v").ok());
 }
 
-TEST_F(ManagerTest, AnEndedLeaseDoesNotHoldUpTheNextWriterBeforeTick) {
+TEST_F(ManagerTest, AnEndedLeaseDoesNotBlockTheNextWriterEvenBeforeTick) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v", true).ok());
     const auto first = open(a, "v");
@@ -194,7 +194,7 @@ TEST_F(ManagerTest, ARestartKeepsAWritersLeaseForAFullTerm) {
     EXPECT_TRUE(manager->renew_lease(a, opened->record.geometry.volume, opened->record.epoch, now).ok());
 }
 
-TEST_F(ManagerTest, SharingGivesReadingAndNoMore) {
+TEST_F(ManagerTest, SharingAllowsReadingOnly) {
     const auto a = client("alice"), b = client("bob"), c = client("carol");
     ASSERT_TRUE(create(a, "v").ok());
     expect_error(open(b, "v", client::OpenMode::kRead), Errc::kPermission, "not shared");
@@ -211,7 +211,7 @@ TEST_F(ManagerTest, SharingGivesReadingAndNoMore) {
     expect_error(manager->delete_volume(c, "v", now), Errc::kPermission, "owner");
 }
 
-TEST_F(ManagerTest, AReaderListIsBoundedWithAWayOut) {
+TEST_F(ManagerTest, AReaderListIsBoundedAndTheErrorSaysHowToMakeRoom) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     for (std::uint32_t i = 0; i < nvme::kMaxReaders; ++i)
@@ -246,7 +246,7 @@ TEST_F(ManagerTest, ReleaseRecordsTheLengthAndCanBeRepeated) {
     EXPECT_EQ(manager->list_volumes().at(0).byte_length, 1234u);
 }
 
-TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
+TEST_F(ManagerTest, AReleaseOfAnOpeningThatWasNotGrantedIsRefused) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v").ok());
     const auto o = open(a, "v");
@@ -261,7 +261,7 @@ TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
     EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok()) << "asked again, after a lost answer";
 }
 
-TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
+TEST_F(ManagerTest, AChangeThatADriveRefusedStaysPendingAndIsCompletedByTick) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(2);
@@ -273,7 +273,7 @@ TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
     EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
 }
 
-TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgain) {
+TEST_F(ManagerTest, AnInterruptedCreationIsNotListedAndIsCompletedWhenRepeated) {
     const auto a = client("alice");
     refuse(3);
     expect_error(create(a, "v"), Errc::kIo, "not in force");
@@ -283,7 +283,7 @@ TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgai
     EXPECT_EQ(manager->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, AChangeIsCalledRecordedWhereItsRecordOutlivesTheProcessAlone) {
+TEST_F(ManagerTest, AChangeWhoseRecordSurvivesOnlyTheProcessIsReportedAsRecorded) {
     refuse(3);
     const auto with = create(client("alice"), "v");
     expect_error(with, Errc::kIo, "not in force on every SSD");
@@ -307,7 +307,7 @@ TEST_F(ManagerTest, ADriveWhoseTableIsFullUndoesTheCreation) {
     EXPECT_TRUE(create(a, "w").ok());
 }
 
-TEST_F(ManagerTest, OpeningACreationThatADriveWillNeverTakeFailsAndUndoesIt) {
+TEST_F(ManagerTest, OpeningAVolumeThatADriveRefusesForGoodFailsAndUndoesItsCreation) {
     const auto a = client("alice");
     for (const auto& flash : array.flash) flash->purged[1] = 500;
     array.drives[0]->fault = [](bool after) { return after ? Fault::kLoseAnswer : Fault::kNone; };

@@ -39,7 +39,7 @@ class ReadOnlyTest : public ManagerTest {
     nvme::ClientId alice_ = 0;
 };
 
-TEST_F(ReadOnlyTest, AFullStoreIsServedForReadingUnderItsOwnTermAndSaysSo) {
+TEST_F(ReadOnlyTest, WithAFullStoreTheDaemonServesReadOnlyUnderTheStoredTermAndReportsIt) {
     const auto term = manager->term();
     const auto version = manager->array()->map.version;
     start_on_a_full_disk();
@@ -59,7 +59,7 @@ TEST_F(ReadOnlyTest, AFullStoreIsServedForReadingUnderItsOwnTermAndSaysSo) {
     EXPECT_EQ(manager->list_volumes().size(), 2u);
 }
 
-TEST_F(ReadOnlyTest, ItGoesOnByItselfWhenThereIsRoomAndRaisesTheTerm) {
+TEST_F(ReadOnlyTest, ItBecomesWritableWhenThereIsRoomAndRaisesTheTerm) {
     const auto term = manager->term();
     start_on_a_full_disk();
     manager->tick(now += 1000);
@@ -75,7 +75,7 @@ TEST_F(ReadOnlyTest, ItGoesOnByItselfWhenThereIsRoomAndRaisesTheTerm) {
     EXPECT_EQ(manager->term(), term + 2);
 }
 
-TEST_F(ReadOnlyTest, ALeaseLivesOnAndItsEndWaitsForTheStore) {
+TEST_F(ReadOnlyTest, ALeaseStaysValidAndItsEndWaitsForTheStore) {
     const auto opened = open(alice_, "v");
     ASSERT_TRUE(opened.ok());
     const auto id = opened->record.geometry.volume;
@@ -91,7 +91,7 @@ TEST_F(ReadOnlyTest, ALeaseLivesOnAndItsEndWaitsForTheStore) {
     EXPECT_EQ(manager->list_volumes()[0].writer, 0);
 }
 
-TEST_F(ReadOnlyTest, AnSsdThatLagsIsBroughtUpAndADeletionWaits) {
+TEST_F(ReadOnlyTest, AnSsdWithOlderRecordsIsUpdatedAndADeletionWaits) {
     refuse(1);
     expect_error(manager->share_volume(alice_, "v", 0), Errc::kIo, "not in force");
     expect_error(manager->delete_volume(alice_, "gone", now), Errc::kIo, "not in force");
@@ -113,7 +113,7 @@ TEST_F(ReadOnlyTest, AStoreOlderThanTheSsdsIsNotServed) {
     expect_refused_start(Errc::kState, "a newer record of volume");
 }
 
-TEST_F(ReadOnlyTest, ANewArrayIsNotBegunOnAFullDisk) {
+TEST_F(ReadOnlyTest, ANewArrayIsNotCreatedOnAFullDisk) {
     auto empty = std::make_unique<FlakyStore>();
     empty->full = true;
     manager.reset();
@@ -123,7 +123,7 @@ TEST_F(ReadOnlyTest, ANewArrayIsNotBegunOnAFullDisk) {
     for (const std::uint64_t seen : terms()) EXPECT_EQ(seen, 0u);
 }
 
-TEST_F(ReadOnlyTest, AStoreThatFillsUpMeanwhileSaysSoUntilItHasRoom) {
+TEST_F(ReadOnlyTest, AStoreThatFillsUpIsReportedUntilItHasRoom) {
     flaky_->full = true;
     expect_error(create(alice_, "w"), Errc::kNoSpace, "told to be full");
     EXPECT_NE(manager->info(now).read_only.find("told to be full"), std::string::npos);

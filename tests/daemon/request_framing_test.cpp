@@ -65,7 +65,7 @@ TEST(RequestParser, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
     EXPECT_EQ(verdict("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), 0);
 }
 
-TEST(RequestParser, AHeadIsGivenAsItCame) {
+TEST(RequestParser, AHeadIsReturnedUnchanged) {
     const RequestParser all = framed(
         "DELETE /v1/volumes/a%20b%2f?client=1&x=%25?y HTTP/1.1\r\nHost: h\r\nAUTHORIZATION: \t Bearer a%41 b "
         "\t\r\n"
@@ -82,7 +82,7 @@ TEST(RequestParser, AHeadIsGivenAsItCame) {
     EXPECT_EQ(framed("OPTIONS * HTTP/1.1\r\n\r\n").request().target, "*");
 }
 
-TEST(RequestParser, AHeaderThatTheServiceLooksAtComesOnce) {
+TEST(RequestParser, AHeaderThatTheServiceReadsMayOccurOnlyOnce) {
     for (const char* name : {"Authorization", "Content-Type", "Origin"})
         for (const char* first : {"", "a", "b"})
             for (const char* second : {"", "a", "b"}) {
@@ -98,7 +98,7 @@ TEST(RequestParser, AHeaderThatTheServiceLooksAtComesOnce) {
     EXPECT_EQ(verdict(post("X: a\r\nX: b\r\nAccept: c\r\nAccept: d\r\n", "")), 0) << "others may";
 }
 
-TEST(RequestParser, AConnectionIsKeptAsVersionAndHeadersSay) {
+TEST(RequestParser, AConnectionIsKeptAccordingToVersionAndHeaders) {
     const auto keeps = [](const char* version, const std::string& headers) {
         return framed(fmt::format("GET / HTTP/{}\r\n{}\r\n", version, headers)).keeps_connection();
     };
@@ -114,7 +114,7 @@ TEST(RequestParser, AConnectionIsKeptAsVersionAndHeadersSay) {
     EXPECT_TRUE(keeps("1.1", "Connection: closed\r\nX: close\r\n"));
 }
 
-TEST(RequestParser, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
+TEST(RequestParser, AmbiguousRequestsAreRefused) {
     for (const char* headers : {"Content-Length: 5\r\nContent-Length: 5\r\n",
                                 "Content-Length: 0\r\ncontent-length: 5\r\n",
                                 "Content-Length: +5\r\n",
@@ -150,7 +150,7 @@ TEST(RequestParser, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
         EXPECT_EQ(verdict(fmt::format("{} / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx", method)), 400) << method;
 }
 
-TEST(RequestParser, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
+TEST(RequestParser, AnInvalidRequestLineIsRefusedBeforeTheRestArrives) {
     for (const char* line :
          {"\r\n", "\n", "GET\r\n", "GET /\r\n", "GET  / HTTP/1.1\r\n", "GET /  HTTP/1.1\r\n",
           "GET / HTTP/1.1 \r\n", " GET / HTTP/1.1\r\n", "GET /a b HTTP/1.1\r\n", "GET / HTTP/9.9\r\n",
@@ -160,7 +160,7 @@ TEST(RequestParser, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
         EXPECT_EQ(verdict(line), 400) << line;
 }
 
-TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
+TEST(RequestParser, InputBeyondTheLimitsIsRefused) {
     const std::string start = "GET /", end = " HTTP/1.1\r\n";
     const std::size_t longest = kMaxHeadLineBytes - start.size() - end.size();
     EXPECT_EQ(verdict(start + std::string(longest, 'a') + end + "\r\n"), 0);
@@ -184,7 +184,7 @@ TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
     EXPECT_EQ(verdict(post(fmt::format("Content-Length: {}\r\n", full.size() + 1), "")), 413);
 }
 
-TEST(RequestParser, ASenderThatWaitsForContinueIsKnownWhenItsHeadWasAccepted) {
+TEST(RequestParser, ASenderThatExpects100ContinueIsRecognizedOnceItsHeadIsAccepted) {
     const auto wants = [](const std::string& bytes) { return framed(bytes).wants_continue(); };
     EXPECT_TRUE(wants(post("Expect: 100-continue\r\nContent-Length: 5\r\n", "")));
     EXPECT_TRUE(wants(post("expect: 100-Continue\r\nContent-Length: 5\r\n", "")));

@@ -332,7 +332,7 @@ constexpr std::uint64_t kSeeds = 1000;
 constexpr std::uint64_t kSeeds = 4000;
 #endif
 
-TEST(DaemonSimulation, NothingAcknowledgedIsLostAndOneWritesAtATimeUnderAnyFaults) {
+TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyFaults) {
     const std::uint64_t only = from_environment("GN_SEED", 0);
     const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", kSeeds);
     std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0, acknowledged = 0, rebuilt = 0,

@@ -76,7 +76,7 @@ class SqliteStoreTest : public ::testing::Test {
     std::filesystem::path dir;
 };
 
-TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
+TEST_F(SqliteStoreTest, SavedRecordsAreReadAfterReopening) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     Records expected;
     apply(expected, sample());
@@ -104,7 +104,7 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
     EXPECT_TRUE(open().value()->load().value().creating.empty());
 }
 
-TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
+TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsMigratedAndKeepsItsRecords) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
@@ -117,7 +117,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
     }
 }
 
-TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWasInForce) {
+TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsMigratedAndKeepsTheMapInForce) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
@@ -128,7 +128,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWa
     EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
 }
 
-TEST_F(SqliteStoreTest, AnOlderStoreThatIsDamagedIsNotRenewed) {
+TEST_F(SqliteStoreTest, ADamagedStoreOfAnOlderSchemaIsNotMigrated) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("UPDATE volumes SET record = zeroblob(384)");
@@ -137,7 +137,7 @@ TEST_F(SqliteStoreTest, AnOlderStoreThatIsDamagedIsNotRenewed) {
     EXPECT_TRUE(contents() == before) << "its rows would have good checksums";
 }
 
-TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
+TEST_F(SqliteStoreTest, AKilledProcessLosesNoAcknowledgedChange) {
     std::uint64_t checked = 0;
     for (int round = 0; round < 5; ++round) {
         int pipes[2];
@@ -185,7 +185,7 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
     EXPECT_EQ(quarantined.value()->load().value().term, 0u);
 }
 
-TEST_F(SqliteStoreTest, WhateverIsDamagedIsRefusedAsItIsAndSetAsideWhenAsked) {
+TEST_F(SqliteStoreTest, AnyDamagedFileIsRefusedUnchangedAndSetAsideOnRequest) {
     const char* const damages[] = {"PRAGMA user_version = 4", "PRAGMA user_version = 1",
                                    "PRAGMA application_id = 5", "DROP TABLE volumes"};
     for (const char* damage : damages) {
@@ -262,7 +262,7 @@ TEST_F(SqliteStoreTest, OnlyOneDaemonHasTheStoreOpen) {
     expect_refused(Errc::kBusy, "another gnstord");
 }
 
-TEST_F(SqliteStoreTest, AFolderOrAMissingFolderIsAClearError) {
+TEST_F(SqliteStoreTest, AFolderOrAMissingFolderAsStoreIsRefused) {
     std::filesystem::create_directory(file());
     EXPECT_FALSE(open().ok());
     std::filesystem::remove(file());

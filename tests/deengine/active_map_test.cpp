@@ -68,7 +68,7 @@ TEST(ActiveMap, OwnsExactlyWhatPlaceSaysUnderEveryKindOfMap) {
     test::count("deengine_active_map_chunks", cases);
 }
 
-TEST(ActiveMap, ASlotThatTakesNoPartOwnsNothing) {
+TEST(ActiveMap, ASlotOutsideTheMapOwnsNoChunk) {
     nvme::MapSet set{};
     set.map.version = 1;
     set.map.slot_count = 4;

@@ -135,7 +135,7 @@ TEST(BlockMap, ReachesALoadOf97PercentAndStaysExactWhenOverFull) {
                 static_cast<double>(first_refused_at) / static_cast<double>(kSlots));
 }
 
-TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
+TEST(BlockMap, AReservedEntryIsInvisibleDoesNotMoveAndCanBeReleased) {
     BlockMap map(1 << 16, 64);
     std::vector<std::pair<BlockKey, BlockMap::Ticket>> held;
     // Reservations spread through a table that then fills up around them by displacement.
@@ -160,7 +160,7 @@ TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
 
 // A small table near its limit, so that what was asked for ahead is moved, erased and put back before it is
 // used.
-TEST(BlockMap, AKeyAskedForAheadIsFoundWhereverItWentMeanwhile) {
+TEST(BlockMap, APrefetchedKeyIsFoundEvenIfItMovedMeanwhile) {
     constexpr std::uint32_t kKeys = 510;  // of 512 slots
     SplitMix64 random(test::run_seed());
     BlockMap map(1 << 16, 64);
@@ -199,7 +199,7 @@ TEST(BlockMap, AKeyAskedForAheadIsFoundWhereverItWentMeanwhile) {
     EXPECT_GT(moved, 1000u);
 }
 
-TEST(BlockMap, EraseIfPurgesOneVolumeAlone) {
+TEST(BlockMap, EraseIfRemovesOnlyTheKeysOfOneVolume) {
     BlockMap map(30'000);
     for (std::uint32_t i = 0; i < 10'000; ++i)
         for (std::uint16_t vid = 1; vid <= 3; ++vid) ASSERT_TRUE(insert(map, make_key(vid, i), {i, false}));

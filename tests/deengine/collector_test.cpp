@@ -73,7 +73,7 @@ TEST(Collector, WriteAmplificationFollowsTheGreedyCurve) {
     std::printf("GN_COUNT deengine_collector_overwrites=%llu\n", static_cast<unsigned long long>(overwrites));
 }
 
-TEST(Collector, NoWritePaysForAWholeUnit) {
+TEST(Collector, NoSingleWriteWaitsForTheCollectionOfAWholeUnit) {
     EngineOptions o = default_options();
     o.block_limit = kUnits * kPages * 85 / 100;
     FullDrive drive(kUnits, kPages, o, gnstor::test::run_seed());
@@ -95,7 +95,7 @@ TEST(Collector, NoWritePaysForAWholeUnit) {
     EXPECT_LT(at(1), kPages / 2);
 }
 
-TEST(Collector, TrimGivesRoomAgainAndAgainAndTombstonesStayBounded) {
+TEST(Collector, RepeatedTrimsFreeSpaceAndTombstonesStayBounded) {
     EngineOptions o = default_options();
     o.max_tombstones = 64;
     FullDrive drive(48, 16, o, gnstor::test::run_seed());
@@ -127,7 +127,7 @@ TEST(Collector, TrimGivesRoomAgainAndAgainAndTombstonesStayBounded) {
     EXPECT_EQ(drive.rig.flash.violations, 0u);
 }
 
-TEST(Collector, APageThatRotsStaysAnErrorWhereverItIsMovedUntilItIsWrittenAgain) {
+TEST(Collector, ACorruptPageStaysAReadErrorWhereverItIsMovedUntilItIsRewritten) {
     FullDrive drive(48, 16, default_options(), gnstor::test::run_seed());
     const std::uint32_t gone = 5, damaged = 77, unnamed = 120;
     drive.rig.flash.unreadable.insert(drive.rig.flash.find_last(FullDrive::kVolume, gone));
@@ -177,7 +177,7 @@ TEST(Collector, AUnitWhoseReadsNeedCorrectionIsRewritten) {
     drive.check();
 }
 
-TEST(Scrub, FindsAFlippedByteInTheBackgroundAndReadsNoFasterThanTold) {
+TEST(Scrub, FindsAFlippedByteInTheBackgroundAndKeepsToItsReadRate) {
     EngineOptions o = default_options();
     o.scrub_pages_per_second = 1000;
     FullDrive drive(48, 16, o, gnstor::test::run_seed());
@@ -193,7 +193,7 @@ TEST(Scrub, FindsAFlippedByteInTheBackgroundAndReadsNoFasterThanTold) {
     EXPECT_LE(c.scrub_bad, 8u);
 }
 
-TEST(Scrub, FindsWhatRotsInAnOpenUnitAndTellsNoTaleOfTornPages) {
+TEST(Scrub, FindsCorruptPagesInAnOpenUnitAndDoesNotReportTornPages) {
     EngineOptions o = default_options();
     o.scrub_pages_per_second = 1000;
     std::vector<std::uint64_t> told;

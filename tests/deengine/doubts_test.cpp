@@ -31,7 +31,7 @@ class DoubtRig : public VolumeRig {
     [[nodiscard]] const EngineCounters& counters() const { return engine->counters(); }
 };
 
-TEST(Doubts, ARottedYoungBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) {
+TEST(Doubts, ACorruptRecentBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -45,7 +45,7 @@ TEST(Doubts, ARottedYoungBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) 
     EXPECT_EQ(rig.counters().older_read, 1u);
 }
 
-TEST(Doubts, ABlockWhoseFirstVersionRottedDoesNotReadAsZeroesInSilence) {
+TEST(Doubts, ABlockWhoseFirstVersionIsCorruptDoesNotSilentlyReadAsZeroes) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.rot(5);
@@ -55,7 +55,7 @@ TEST(Doubts, ABlockWhoseFirstVersionRottedDoesNotReadAsZeroesInSilence) {
     EXPECT_TRUE(rig.holds(rig.at(6), 0)) << "its neighbour was never written";
 }
 
-TEST(Doubts, APartOfABlockAndARangeOverItAreDoubtfulToo) {
+TEST(Doubts, APartOfADoubtfulBlockAndARangeOverItAreDoubtfulToo) {
     DoubtRig rig;
     for (nvme::BlockAddress b = 0; b < 4; ++b) rig.put(b, b + 1);
     rig.rot(2);
@@ -95,7 +95,7 @@ TEST(Doubts, TheLastPageOfAUnitIsNoMoreInDoubtAfterAKillThanTheOthers) {
     EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError) << "not even for who asks for less";
 }
 
-TEST(Doubts, ADoubtfulAnswerTellsTheOrderOfTheVersionThatIsThere) {
+TEST(Doubts, ADoubtfulAnswerStatesTheOrderOfTheOlderVersion) {
     DoubtRig rig(cached_options());
     rig.put(5, 7);
     rig.put(5, 9);
@@ -132,7 +132,7 @@ TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
         << "what is too long stays in its epoch";
 }
 
-TEST(Doubts, OlderVersionsAreForSingleBlocks) {
+TEST(Doubts, OlderVersionsAreReadOneBlockAtATime) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(6, 2);
@@ -168,7 +168,7 @@ class ManyDoubts {
     }
 };
 
-TEST(Doubts, MoreOfThemThanCanBeRememberedAreNotMountedAndNothingIsLost) {
+TEST(Doubts, TooManyDoubtfulBlocksRefuseTheMountAndNothingIsLost) {
     ManyDoubts many;
     DoubtRig& rig = many.rig;
     const RamFlash before = rig.flash.image();
@@ -185,7 +185,7 @@ TEST(Doubts, MoreOfThemThanCanBeRememberedAreNotMountedAndNothingIsLost) {
     EXPECT_EQ(rig.flash.erases, before.erases);
 }
 
-TEST(Doubts, MoreOfThemThanCanBeRememberedAreErrorsForWhoAcceptsTheLoss) {
+TEST(Doubts, TooManyDoubtfulBlocksAreReadErrorsIfTheLossIsAccepted) {
     ManyDoubts many;
     DoubtRig& rig = many.rig;
     rig.options.accept_loss = true;
@@ -213,7 +213,7 @@ TEST(Doubts, MoreOfThemThanCanBeRememberedAreErrorsForWhoAcceptsTheLoss) {
     }
 }
 
-TEST(Doubts, AnIdleDriveLeavesNothingThatCouldBeTakenForTorn) {
+TEST(Doubts, AnIdleDriveLeavesNoPageThatCouldLookTorn) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -239,7 +239,7 @@ TEST(Doubts, AnIdleDriveOfAVolatileCacheClosesItsGroupsToo) {
     EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError);
 }
 
-TEST(Doubts, ADoubtOutlivesMountsAndCheckpoints) {
+TEST(Doubts, ADoubtfulBlockStaysDoubtfulAcrossMountsAndCheckpoints) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -258,7 +258,7 @@ TEST(Doubts, ADoubtOutlivesMountsAndCheckpoints) {
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ANewerWriteSettlesADoubtAndAnOlderOneDoesNot) {
+TEST(Doubts, ANewerWriteResolvesADoubtfulBlockAndAnOlderOneDoesNot) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -275,7 +275,7 @@ TEST(Doubts, ANewerWriteSettlesADoubtAndAnOlderOneDoesNot) {
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
 }
 
-TEST(Doubts, TheDoubtfulWriteSentAgainMendsItsBlock) {
+TEST(Doubts, RepeatingTheDoubtfulWriteRepairsItsBlock) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -286,7 +286,7 @@ TEST(Doubts, TheDoubtfulWriteSentAgainMendsItsBlock) {
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ANewerTrimSettlesADoubt) {
+TEST(Doubts, ANewerTrimResolvesADoubtfulBlock) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -299,7 +299,7 @@ TEST(Doubts, ANewerTrimSettlesADoubt) {
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ADeletedVolumeTakesItsDoubtsAlong) {
+TEST(Doubts, DeletingAVolumeRemovesItsDoubtfulBlocks) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.rot(5);
@@ -312,7 +312,7 @@ TEST(Doubts, ADeletedVolumeTakesItsDoubtsAlong) {
     EXPECT_TRUE(rig.holds(rig.at(5), 0));
 }
 
-TEST(Doubts, WhatIsWholeElsewhereIsNotInDoubt) {
+TEST(Doubts, ABlockWithAnotherIntactCopyIsNotDoubtful) {
     // A program fails and leaves a good record over bad contents; its repetition in another unit is whole.
     DoubtRig rig;
     rig.put(5, 1);
@@ -323,7 +323,7 @@ TEST(Doubts, WhatIsWholeElsewhereIsNotInDoubt) {
     EXPECT_TRUE(rig.holds(rig.at(5), 2));
 }
 
-TEST(Doubts, AForgottenDoubtWouldBeSeen) {
+TEST(Doubts, TheTestDetectsADoubtfulBlockThatIsForgotten) {
     DoubtRig rig(power_options(Mutation::kForgetDoubt));
     rig.put(5, 1);
     rig.put(5, 2);

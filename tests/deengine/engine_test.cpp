@@ -28,7 +28,7 @@ TEST_F(EngineTest, ABlockNeverWrittenReadsAsZeroes) {
     EXPECT_TRUE(rig.holds(at(5), 0));
 }
 
-TEST_F(EngineTest, WhatWasWrittenIsRead) {
+TEST_F(EngineTest, AReadReturnsTheWrittenData) {
     EXPECT_EQ(rig.write(at(4, 3), 1, pattern(100, 3)).status, Status::kSuccess);
     for (std::uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(rig.holds(at(4 + i), 100 + i));
     Block got;
@@ -56,7 +56,7 @@ TEST_F(EngineTest, EverySectorRangeOfABlockCanBeRead) {
         }
 }
 
-TEST_F(EngineTest, WhatNobodyAsksToBeStableIsStableASecondLaterAllTheSame) {
+TEST_F(EngineTest, WritesWithoutFuaOrFlushAreStableASecondLater) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
     const auto syncs_after = [&](std::uint64_t ns) {
         rig.now_ns += ns;
@@ -83,7 +83,7 @@ TEST_F(EngineTest, AnOlderSequenceNeverReplacesANewerOne) {
     EXPECT_TRUE(rig.holds(at(1), 11));
 }
 
-TEST_F(EngineTest, ContentsOfOneSequenceAreDecidedAlikeInBothOrders) {
+TEST_F(EngineTest, TwoWritesOfOneSequenceHaveTheSameWinnerInBothOrders) {
     ASSERT_EQ(rig.write(at(1), 5, pattern(70)).status, Status::kSuccess);
     ASSERT_EQ(rig.write(at(1), 5, pattern(71)).status, Status::kSuccess);
     ASSERT_EQ(rig.write(at(2), 5, pattern(71)).status, Status::kSuccess);
@@ -205,7 +205,7 @@ TEST_F(EngineTest, AUnitIsReusedOnceAllItsPagesAreReplaced) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(EngineTest, AUnitThatWillNotEraseIsRetired) {
+TEST_F(EngineTest, AUnitThatFailsToEraseIsRetired) {
     rig.flash.erase_faults = {1, 2};
     for (std::uint64_t i = 1; i <= 60; ++i)
         ASSERT_EQ(rig.write(at(0, 16), i, pattern(i * 100, 16)).status, Status::kSuccess) << i;
@@ -216,7 +216,7 @@ TEST_F(EngineTest, AUnitThatWillNotEraseIsRetired) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(EngineTest, AFullDriveRefusesNewBlocksWholeAndGoesOnReplacingAndTrimming) {
+TEST_F(EngineTest, AFullDriveRefusesNewBlocksButAcceptsOverwritesAndTrims) {
     Rig small(32, 16);
     ASSERT_EQ(small.add(make_record(kVolume, kWriter, 1, 1000)), Status::kSuccess);
     ASSERT_EQ(small.set_map(make_map(1)), Status::kSuccess);
@@ -270,7 +270,7 @@ TEST_F(EngineTest, FuaAndFlushAnswerAfterASyncAndPlainWritesDoNotWait) {
     EXPECT_TRUE(rig.holds(at(1), 2)) << "reads go on";
 }
 
-TEST_F(EngineTest, AReadWithFuaAnswersWhenWhatItReadIsStable) {
+TEST_F(EngineTest, AReadWithFuaIsAnsweredWhenItsDataIsStable) {
     ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
     const std::uint64_t before = rig.flash.syncs;
     Block got;
@@ -352,7 +352,7 @@ TEST_F(EngineTest, BlocksOfADeletedVolumeNeverComeBack) {
     for (std::uint32_t b = 0; b < 8; ++b) EXPECT_TRUE(rig.holds(at(b), 0));
 }
 
-TEST_F(EngineTest, DamagedMetadataIsAClearErrorAndNotAnEmptyDrive) {
+TEST_F(EngineTest, DamagedMetadataIsRefusedAndNotTakenForAnEmptyDrive) {
     ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
     const auto good = rig.metadata.blob;
     const auto refuses = [&](std::vector<std::byte> blob) {

@@ -50,7 +50,7 @@ struct FloorRig : Rig {
     }
 };
 
-TEST(Floors, WhatTheFloorHasPassedTakesNoRoomHoweverMuchIsTrimmed) {
+TEST(Floors, TombstonesBelowTheFloorTakeNoSpaceHoweverMuchIsTrimmed) {
     FloorRig rig;
     std::uint64_t sequence = 0;
     for (std::uint32_t i = 0; i < 20'000; ++i) {
@@ -68,7 +68,7 @@ TEST(Floors, WhatTheFloorHasPassedTakesNoRoomHoweverMuchIsTrimmed) {
     EXPECT_EQ(rig.floor(kHog, sequence).dw0, 0u) << "the writer is told that there is nothing left";
 }
 
-TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOthersTheirPart) {
+TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOtherVolumesTheirShare) {
     FloorRig rig;
     const std::uint32_t taken = rig.fill(kHog, 1);
     EXPECT_GE(taken, 16u);
@@ -81,7 +81,7 @@ TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOthersTheirPart) {
     EXPECT_EQ(rig.trim_block(kHog, 0, 10'000), Status::kSuccess);
 }
 
-TEST(Floors, TheChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
+TEST(Floors, TheFirstChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
     FloorRig rig;
     ASSERT_EQ(rig.write_block(kHog, 4, 1), Status::kSuccess);
     ASSERT_EQ(rig.trim_block(kHog, 0, 2, 16), Status::kSuccess);
@@ -100,7 +100,7 @@ TEST(Floors, TheChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
     EXPECT_TRUE(rig.holds(rig.fields(kHog, kWriter, 4), 0));
 }
 
-TEST(Floors, AnEpochThatIsOverLeavesTheNextOneItsRoom) {
+TEST(Floors, AnEndedEpochLeavesTheNextOneItsSpace) {
     FloorRig rig;
     (void)rig.fill(kHog, 1);
     nvme::VolumeRecord next = make_record(kHog, kWriter, 1, kBlocks);
@@ -114,7 +114,7 @@ TEST(Floors, AnEpochThatIsOverLeavesTheNextOneItsRoom) {
 
 /// Writes and trims of few blocks by a writer that keeps some back and comes again with them, with exact
 /// floors, a tiny table and kills: nothing is lost, nothing comes back, and nothing is busy for ever.
-TEST(Floors, AWriterWithExactFloorsComesToAnEndWithEverythingAcrossKills) {
+TEST(Floors, AWriterWithExactFloorsFinishesAllItsWritesAcrossKills) {
     std::uint64_t changes = 0, busy = 0;
     for (std::uint64_t round = 0; round < 12; ++round) {
         SplitMix64 random(gnstor::test::run_seed() * 1000 + round);

@@ -37,7 +37,7 @@ class FullDiskTest : public TwoVolumes {
     }
 };
 
-TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
+TEST_F(FullDiskTest, AFullDiskUnderTheStoreRefusesWritesAndRetiresNoUnit) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 3 + kKept;  // one for the journal
@@ -56,7 +56,7 @@ TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
+TEST_F(FullDiskTest, OnAFullDiskTheSpaceOfADeletedVolumeIsReused) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 4 + kKept;  // one for the journal
@@ -75,7 +75,7 @@ TEST_F(FullDiskTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomAgain) {
+TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndAcceptsChangesWhenThereIsSpaceAgain) {
     int settled = 0;
     EngineOptions o = default_options();
     o.on_settled = [&] { return ++settled != 0; };
@@ -121,7 +121,7 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomA
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountThatWaitsForRoomUsesUpNoPageOfTheJournal) {
+TEST_F(FullDiskTest, AMountThatWaitsForSpaceConsumesNoJournalPage) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 20; ++i)
@@ -145,7 +145,7 @@ TEST_F(FullDiskTest, AMountThatWaitsForRoomUsesUpNoPageOfTheJournal) {
     EXPECT_EQ(rig.write(at(rig, 3), 900, pattern(4)).status, Status::kSuccess);
 }
 
-TEST_F(FullDiskTest, ADeletionThatTheJournalHasNoPageForIsDoneAndItsVidWaits) {
+TEST_F(FullDiskTest, ADeletionWithoutAJournalPageIsExecutedAndItsVidIsReusedLater) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 6; ++i) {
@@ -173,7 +173,7 @@ TEST_F(FullDiskTest, ADeletionThatTheJournalHasNoPageForIsDoneAndItsVidWaits) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
+TEST_F(FullDiskTest, AMountOnAFullDiskReusesTheSpaceOfAVolumeDeletedThen) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 16; ++i)
@@ -209,7 +209,7 @@ TEST_F(FullDiskTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, ADeletionFreesItsUnitsWhateverWaitsInTheJournal) {
+TEST_F(FullDiskTest, ADeletionFreesItsUnitsEvenIfJournalEntriesWait) {
     enum class Before { kNothing, kFloor, kDeletionOfNothing };
     for (const Before before : {Before::kNothing, Before::kFloor, Before::kDeletionOfNothing}) {
         SCOPED_TRACE(static_cast<int>(before));
@@ -240,7 +240,7 @@ TEST_F(FullDiskTest, ADeletionFreesItsUnitsWhateverWaitsInTheJournal) {
     }
 }
 
-TEST_F(FullDiskTest, ATrimThatTheJournalHasNoPageForLeavesNoOrder) {
+TEST_F(FullDiskTest, ATrimRefusedForLackOfAJournalPageLeavesNoTombstone) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = rig.flash.with_room.size();
@@ -253,7 +253,7 @@ TEST_F(FullDiskTest, ATrimThatTheJournalHasNoPageForLeavesNoOrder) {
 }
 
 /// Overwrites leave garbage in every unit; a collector without a unit with room could never gather it.
-TEST_F(FullDiskTest, ADriveThatIsMostlyGarbageOnAFullDiskTakesOverwrites) {
+TEST_F(FullDiskTest, ADriveOfMostlyStalePagesOnAFullDiskAcceptsOverwrites) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 10 + kKept;
@@ -309,7 +309,7 @@ TEST_F(FullDiskTest, AUnitThatCouldNotBeClosedIsNotRecordedAsClosed) {
     }
 }
 
-TEST_F(FullDiskTest, ADoubtOutlivesACutInsideTheCheckpointThatTellsOfIt) {
+TEST_F(FullDiskTest, ADoubtfulBlockStaysDoubtfulAfterACutDuringItsCheckpoint) {
     for (const bool full : {false, true}) {
         EngineOptions o = default_options();
         o.volatile_cache = false;
@@ -348,7 +348,7 @@ TEST_F(FullDiskTest, ADoubtOutlivesACutInsideTheCheckpointThatTellsOfIt) {
     }
 }
 
-TEST_F(FullDiskTest, AVolumeThatIsRefusedAgainAndAgainLeavesOneRecord) {
+TEST_F(FullDiskTest, AVolumeThatIsRefusedRepeatedlyLeavesOneRecord) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     write_blocks(rig, kVolume, 6, 1);
@@ -365,7 +365,7 @@ TEST_F(FullDiskTest, AVolumeThatIsRefusedAgainAndAgainLeavesOneRecord) {
     EXPECT_EQ(rig.add(make_record(kOther, kWriter, 2, 1000)), Status::kSuccess);
 }
 
-TEST_F(FullDiskTest, AVolumeThatIsRefusedKeepsTheDoubtAboutItsFormerLife) {
+TEST_F(FullDiskTest, ARefusedVolumeKeepsTheDoubtfulBlocksOfItsPredecessor) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     const std::vector<std::byte> older = rig.metadata.blob;
@@ -386,7 +386,7 @@ TEST_F(FullDiskTest, AVolumeThatIsRefusedKeepsTheDoubtAboutItsFormerLife) {
     }
 }
 
-TEST_F(FullDiskTest, ADeletionIsCutAnywhereAndNothingElseIsLost) {
+TEST_F(FullDiskTest, ADeletionCutAtAnyPointLosesNothingElse) {
     std::uint64_t mounts = 0;
     for (const bool waits : {false, true})
         for (const bool power : {false, true}) {

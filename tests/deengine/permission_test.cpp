@@ -80,7 +80,7 @@ TEST_F(Permission, VidsAndNamesAreTakenOnce) {
     EXPECT_EQ(rig.add(make_record(4, 7)), Status::kCapacityExceeded) << "max_volumes";
 }
 
-TEST_F(Permission, ChmodChangesWhatItMayAndNothingElse) {
+TEST_F(Permission, ChmodChangesOnlyTheFieldsThatItMayChange) {
     const VolumeRecord original = make_record(3, 7, 5);
     ASSERT_EQ(rig.add(original), Status::kSuccess);
     const auto with = [&](const std::function<void(VolumeRecord&)>& change) {
@@ -126,7 +126,7 @@ TEST_F(Permission, VolumesSurviveAMountByteByByte) {
     EXPECT_EQ(rig.add(make_record(300, 7, 301)), Status::kSuccess);
 }
 
-TEST_F(Permission, TheListIsReadInPieces) {
+TEST_F(Permission, TheVolumeListIsReadInPieces) {
     for (const std::uint16_t vid : {5, 6, 7}) ASSERT_EQ(rig.add(make_record(vid, 7)), Status::kSuccess);
     EXPECT_EQ(list(0, 2).size(), 2u);
     EXPECT_EQ(header.total, 3u);
@@ -145,7 +145,7 @@ TEST_F(Permission, TheListIsReadInPieces) {
     EXPECT_EQ(rig.admin(c, small).status, Status::kInvalidField);
 }
 
-TEST_F(Permission, TheListTellsTheHighestEpochOfWhatWasDeleted) {
+TEST_F(Permission, TheVolumeListStatesTheHighestEpochOfDeletedVolumes) {
     nvme::Command c = rig.admin_command(AdminOpcode::kVolumeList);
     Block data(sizeof(nvme::VolumeListHeader));
     c.cdw11 = static_cast<std::uint32_t>(data.size());
@@ -158,7 +158,7 @@ TEST_F(Permission, TheListTellsTheHighestEpochOfWhatWasDeleted) {
     EXPECT_EQ(rig.admin(c, data).dw0, 40u);
 }
 
-TEST_F(Permission, OnlyThePrivilegedAdministrate) {
+TEST_F(Permission, OnlyTheAdminClientMayAdministrate) {
     const VolumeRecord r = make_record(3, 7);
     for (const auto o : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
                          AdminOpcode::kVolumeList, AdminOpcode::kMapSet})
@@ -211,7 +211,7 @@ TEST_F(Permission, RevisionsNeverGoBackAndEqualOnesAreEqualBytes) {
     EXPECT_EQ(rig.chmod(r), Status::kSuccess);
 }
 
-TEST_F(Permission, NobodyReadsAVolumeWhoseDeletionHasBegun) {
+TEST_F(Permission, NoClientReadsAVolumeWhoseDeletionHasBegun) {
     ASSERT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
     ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
     ASSERT_EQ(rig.write(rig.fields(3, 7, 0), 1, pattern(5)).status, Status::kSuccess);
@@ -224,7 +224,7 @@ TEST_F(Permission, NobodyReadsAVolumeWhoseDeletionHasBegun) {
     EXPECT_EQ(rig.remove(3), Status::kSuccess);
 }
 
-TEST_F(Permission, NothingIsAcknowledgedThatIsNotStored) {
+TEST_F(Permission, NoChangeIsAcknowledgedBeforeItIsStored) {
     rig.term = 1;
     ASSERT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
     rig.metadata.fail = true;

@@ -70,7 +70,7 @@ class ReadAheadOfBlocks : public ::testing::Test, public CompletionSink {
     std::uint64_t sequence = 0, answered = 0;
 };
 
-TEST_F(ReadAheadOfBlocks, EachPageIsAnnouncedOnceAndBeforeOthersAreWaitedFor) {
+TEST_F(ReadAheadOfBlocks, EachPageIsPrefetchedOnceBeforeEarlierPagesAreAwaited) {
     constexpr std::uint32_t kBlocks = 40;
     run(ShardOp::kWrite, 100, kBlocks);
     flash.announced.clear();
@@ -85,7 +85,7 @@ TEST_F(ReadAheadOfBlocks, EachPageIsAnnouncedOnceAndBeforeOthersAreWaitedFor) {
     }
 }
 
-TEST_F(ReadAheadOfBlocks, HolesAreNot) {
+TEST_F(ReadAheadOfBlocks, HolesAreNotPrefetched) {
     run(ShardOp::kWrite, 3, 1);
     flash.announced.clear();
     flash.reads.clear();
@@ -94,7 +94,7 @@ TEST_F(ReadAheadOfBlocks, HolesAreNot) {
     EXPECT_EQ(flash.announced, std::vector<PageNumber>{flash.reads[0].page});
 }
 
-TEST_F(ReadAheadOfBlocks, AReadOfOneBlockLeavesThatToItsBatch) {
+TEST_F(ReadAheadOfBlocks, AReadOfOneBlockIsPrefetchedByItsBatch) {
     run(ShardOp::kWrite, 0, 4);
     flash.announced.clear();
     run(ShardOp::kRead, 2, 1);

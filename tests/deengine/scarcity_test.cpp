@@ -22,7 +22,7 @@ TEST_F(ScarcityTest, ATrimOverABlockWhoseOrderCannotBeReadIsRefusedForItsWholeRa
     EXPECT_TRUE(rig.holds(at(rig, 4), 0));
 }
 
-TEST_F(ScarcityTest, WhatAMountFindsIsStableBeforeAnAnswerSpeaksOfIt) {
+TEST_F(ScarcityTest, BlocksFoundByAMountAreStableBeforeAReadReturnsThem) {
     for (const bool cache : {true, false}) {
         EngineOptions o = default_options();
         o.volatile_cache = cache;
@@ -40,7 +40,7 @@ TEST_F(ScarcityTest, WhatAMountFindsIsStableBeforeAnAnswerSpeaksOfIt) {
     }
 }
 
-TEST_F(ScarcityTest, ADriveThatHoldsVolumesKeepsItsSlot) {
+TEST_F(ScarcityTest, ADriveWithVolumesRefusesAMapThatMovesItToAnotherSlot) {
     Rig rig;
     set_up(rig, 1000);
     ASSERT_EQ(rig.write(at(rig, 0), 5, pattern(1)).status, Status::kSuccess);

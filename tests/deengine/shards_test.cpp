@@ -153,7 +153,7 @@ TEST_F(ShardsTest, CommandsAcrossShardsAreAnsweredOnceAndKeepEveryBlock) {
     EXPECT_EQ(flash.violations, 0u);
 }
 
-TEST_F(ShardsTest, AFlushCoversAllOfThemAndAFailureOfOneIsTheCommands) {
+TEST_F(ShardsTest, AFlushCoversAllShardsAndFailsIfOneShardFails) {
     Block data = pattern(10, 512);
     ASSERT_EQ(io(IoOpcode::kWrite, 0, 512, data), Status::kSuccess);
     ASSERT_EQ(io(IoOpcode::kFlush, 0, 1, {}), Status::kSuccess);
@@ -166,7 +166,7 @@ TEST_F(ShardsTest, AFlushCoversAllOfThemAndAFailureOfOneIsTheCommands) {
     EXPECT_EQ(io(IoOpcode::kFlush, 0, 1, {}), Status::kWriteFault);
 }
 
-TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllOfThem) {
+TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllShards) {
     Block data = pattern(10, 600);
     for (std::uint32_t first = 0; first + 600 <= kBlocks; first += 600)
         ASSERT_EQ(io(IoOpcode::kWrite, first, 600, data), Status::kSuccess);
@@ -182,7 +182,7 @@ TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllOfThem) {
     check();
 }
 
-TEST_F(ShardsTest, ThePromiseOfCapacityIsTheDrives) {
+TEST_F(ShardsTest, TheCapacityLimitAppliesToTheWholeDrive) {
     options.block_limit = 700;
     mount();
     ASSERT_EQ(admin(nvme::AdminOpcode::kMapSet, make_map(1)), Status::kSuccess);

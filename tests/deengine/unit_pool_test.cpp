@@ -168,7 +168,7 @@ TEST(UnitPool, KeepsItsRulesUnderRandomStreamsFailuresAndGroups) {
     std::printf("GN_COUNT deengine_unit_pool_programs=%llu\n", static_cast<unsigned long long>(programmed));
 }
 
-TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
+TEST(UnitPool, AMountContinuesOpenUnitsAndFreesEmptyOnes) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     pool.restore(0, {.serial = 5, .next = 2, .valid = 0, .state = UnitState::kOpen, .system = false});
@@ -197,7 +197,7 @@ TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
     EXPECT_EQ(pool.free_units(), 4u);
 }
 
-TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostRoomGoOn) {
+TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostFreePagesAreContinued) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     const std::uint32_t programmed[4] = {3, 1, 3, 2};
@@ -213,7 +213,7 @@ TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostRoomGoOn) {
     EXPECT_NE(pool.victim(), kNoUnit);
 }
 
-TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
+TEST(UnitPool, AUnitWithoutSpaceOnDiskIsExchangedForOneThatHasSpace) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     for (std::uint32_t u = 0; u < 7; ++u) pool.restore(u, {});
@@ -227,7 +227,7 @@ TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
     EXPECT_EQ(pool.free_units(), 8u) << "and no unit was lost";
 }
 
-TEST(UnitPool, UsersLeaveRoomBelowToTheJournalAndTheCollector) {
+TEST(UnitPool, UserWritesLeaveDiskSpaceToTheJournalAndTheCollector) {
     RamFlash flash(16, 4);
     UnitPool pool(flash, 0, 16);
     for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
@@ -247,7 +247,7 @@ TEST(UnitPool, UsersLeaveRoomBelowToTheJournalAndTheCollector) {
     EXPECT_NE(pool.next_page(Stream::kCollector), kNoPage);
 }
 
-TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
+TEST(UnitPool, SerialsNeverWrapAroundAndTheJournalOutlastsBlocks) {
     RamFlash flash(16, 4);
     UnitPool pool(flash, 0, 16);
     for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
@@ -262,7 +262,7 @@ TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
 }
 
 /// A cut undoes what the collector emptied in the last groups: it needs a unit then to begin with.
-TEST(UnitPool, TheCollectorLeavesItsLastUnitUntilWhatItEmptiedIsFree) {
+TEST(UnitPool, TheCollectorKeepsItsLastUnitUntilTheUnitsItEmptiedAreFree) {
     RamFlash flash(8, 2);
     UnitPool pool(flash, 0, 8);
     pool.start(1);

@@ -166,7 +166,7 @@ class DeadServer : public ::testing::TestWithParam<Form> {
     std::unique_ptr<client::Volume> volume;
 };
 
-TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim) {
+TEST_P(DeadServer, PendingAndLaterCommandsFailWithAQueueErrorUntilReclaim) {
     ::testing::internal::CaptureStderr();
     // They take what is sent from here on, and answer nothing.
     for (const auto& process : first) process->stand_still();

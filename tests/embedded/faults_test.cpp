@@ -243,7 +243,7 @@ TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
     b.rig.expect_clean(*client);
 }
 
-TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
+TEST_F(Faults, WithAStoppedEngineHostTransfersAndQuiesceTimeOutInsteadOfHanging) {
     Hold hold(*b.rig.node->nic_reactors().front());
     const ChannelRef ch = b.client->channel(0).ref();
     std::vector<std::uint64_t> data(kWordsPerBlock);

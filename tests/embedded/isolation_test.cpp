@@ -148,7 +148,7 @@ nvme::Command Isolation::forge(SplitMix64& random, gnor::Channel& channel, std::
     return c;
 }
 
-TEST_F(Isolation, ForgedCommandsOnAnOwnConnectionNeverBringOrChangeAnothersBytes) {
+TEST_F(Isolation, ForgedCommandsNeverReadOrChangeAnotherClientsBytes) {
     SplitMix64 random(run_seed() + 21);
     gnor::Channel& channel = bob->channel(0);
     const auto pool = pool_of(channel);

@@ -41,7 +41,7 @@ class Leases : public ::testing::Test {
     std::vector<std::uint64_t> data = std::vector<std::uint64_t>(kWordsPerBlock);
 };
 
-TEST_F(Leases, OneOfTwoWritersWinsAndTheOtherIsToldByWhom) {
+TEST_F(Leases, OneOfTwoWritersWinsAndTheOthersErrorNamesTheWinner) {
     std::uint64_t races = 0;
     for (std::uint32_t round = 0; round < 40; ++round) {
         Result<std::unique_ptr<client::Volume>> a = error(Errc::kInternal, "not tried");
@@ -76,7 +76,7 @@ TEST_F(Leases, EveryOpeningForWritingRaisesTheEpochAndReadingDoesNot) {
     }
 }
 
-TEST_F(Leases, AWriterWhoseLeaseRanOutIsShutOutByTheNextAndLosesNothing) {
+TEST_F(Leases, AWriterWhoseLeaseRanOutIsFencedByTheNextAndLosesNoData) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     for (std::uint32_t b = 0; b < 64; ++b) ASSERT_EQ(write(*alice, *old, b, tag_of(1, b)), Status::kSuccess);
     EXPECT_FALSE(bob->open("v", client::OpenMode::kWrite).ok());
@@ -102,7 +102,7 @@ TEST_F(Leases, AWriterWhoseLeaseRanOutIsShutOutByTheNextAndLosesNothing) {
     });
 }
 
-TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenIfNobodyElseComes) {
+TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenWithoutAnotherWriter) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     ASSERT_EQ(write(*alice, *old, 3, tag_of(1, 1)), Status::kSuccess);
     pass(kLeaseMs / 2);
@@ -118,7 +118,7 @@ TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenIfNobodyElseComes) {
     });
 }
 
-TEST_F(Leases, ARenewedLeaseKeepsOthersOut) {
+TEST_F(Leases, ARenewedLeaseKeepsOtherWritersOut) {
     auto volume = alice->open("v", client::OpenMode::kWrite).value();
     for (int i = 0; i < 10; ++i) {
         pass(kLeaseMs / 3);
@@ -130,7 +130,7 @@ TEST_F(Leases, ARenewedLeaseKeepsOthersOut) {
     EXPECT_TRUE(volume->lease_held());
 }
 
-TEST_F(Leases, AReleaseLetsTheNextInAndEndsWritingAtOnce) {
+TEST_F(Leases, AReleaseAdmitsTheNextWriterAndEndsWritingAtOnce) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     GN_ASSERT_OK(old->set_byte_length(4097));
     ASSERT_EQ(write(*alice, *old, 0, tag_of(0, 0)), Status::kSuccess);

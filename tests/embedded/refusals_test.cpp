@@ -124,7 +124,7 @@ TEST_F(Refusals, OfWritesByAReaderAreWriteProtected) {
     EXPECT_EQ(v.write_zeroes(kMe, channel(*bob), 0, 1, late()), Status::kNamespaceWriteProtected);
 }
 
-TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesLieAboutTheSize) {
+TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesForgeTheSize) {
     VolumeRef v = secret->ref();
     expect_refused(*alice, v, 64, Status::kLbaOutOfRange, Status::kLbaOutOfRange);
     v.geometry.capacity_blocks = 1u << 20;
@@ -132,7 +132,7 @@ TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesLieAboutTheSize) {
     expect_refused(*alice, v, 70'000, Status::kLbaOutOfRange, Status::kLbaOutOfRange);
 }
 
-TEST_F(Refusals, OfTheWrongSsdDoNotRevealWhatLiesThere) {
+TEST_F(Refusals, OfTheWrongSsdDoNotRevealItsContents) {
     VolumeRef v = secret->ref();
     std::uint64_t wrong = 0;
     for (std::uint64_t factor = 1; factor <= 64; ++factor) {
@@ -162,7 +162,7 @@ TEST_F(Refusals, OfAnOldEpochAreStaleAndOfAFutureOneNotGranted) {
     EXPECT_EQ(newer->ref().write(kMe, channel(*alice), 0, 64, data.data(), late()), Status::kSuccess);
 }
 
-TEST_F(Refusals, OfADeletedVolumeStayWhenItsNameAndNumberLiveAgain) {
+TEST_F(Refusals, OfADeletedVolumeContinueWhenItsNameAndVidAreReused) {
     auto gone = make(*bob, "gone", 64);
     const VolumeRef old = gone->ref();
     ASSERT_EQ(old.write(kMe, channel(*bob), 0, 64, data.data(), late()), Status::kSuccess);
@@ -268,7 +268,7 @@ TEST(Maps, WritesUnderWayAreSentAgainUnderTheNewMapWithTheirOwnSequence) {
     b.expect_clean();
 }
 
-TEST(Maps, LanesGoOnThroughNewMapsAndLoseNothing) {
+TEST(Maps, LanesContinueAcrossNewMapsAndLoseNothing) {
     BenchOptions o;
     o.blocks = 8 * 32;
     o.chunk_bytes = 4096;
@@ -328,7 +328,7 @@ std::uint64_t spoil(const std::filesystem::path& store, const std::uint64_t* wor
     return found.size();
 }
 
-TEST(Media, ABadReplicaIsReadFromTheOtherAndWritesGoOn) {
+TEST(Media, ABadReplicaIsReadFromTheOtherReplicaAndWritesContinue) {
     ssd::testing::Scratch scratch;
     EmbeddedArrayOptions o = rig_options();
     o.ssd_capacity_bytes = 16u << 20;

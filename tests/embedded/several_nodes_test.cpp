@@ -122,7 +122,7 @@ class SeveralNodes : public ::testing::Test {
     std::unique_ptr<client::Volume> volume;
 };
 
-TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
+TEST_F(SeveralNodes, LanesKeepReadingWhileANodeIsAwayAndReclaimRestoresIt) {
     std::uint64_t reads = 0;
     for (std::uint32_t round = 0; round < 3; ++round) {
         const std::uint32_t victim = round % kNodes;
@@ -167,7 +167,7 @@ TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
 }
 
 // As after a reclaim() that reset it and could not connect it: the connection is well, and lanes pass it by.
-TEST_F(SeveralNodes, AQueuePairThatWasGivenUpIsBroughtBackByReclaim) {
+TEST_F(SeveralNodes, AnAbandonedQueuePairIsReconnectedByReclaim) {
     const std::vector<std::uint64_t> one(kWordsPerBlock, 1);
     const auto write = [&] {
         return volume->ref().write(kMe, client->channel(0).ref(), 0, 1, one.data(), late());
@@ -178,7 +178,7 @@ TEST_F(SeveralNodes, AQueuePairThatWasGivenUpIsBroughtBackByReclaim) {
     EXPECT_EQ(write(), Status::kSuccess);
 }
 
-TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
+TEST_F(SeveralNodes, AClientOpenedWhileANodeIsAwayWorksWithoutItUntilReclaim) {
     GN_ASSERT_OK(daemon->share_volume(client->identity().id, "v", 0));
     client::ClientOptions c;
     c.name = "late";

@@ -6,7 +6,7 @@ namespace gnstor::test::discard_test {
 constexpr std::uint64_t kVolumeBlocks = (8ull << 30) / kBlock;
 constexpr std::uint32_t kMostAtOnce = (32u << 20) / kBlock;  ///< what the namespace names as its limit
 
-TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsEndsAndItCanBeWrittenAfterwards) {
+TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsCompletesAndTheVolumeIsWritableAfterwards) {
     EmbeddedArrayOptions o = gateway_array();
     o.ssd_capacity_bytes = 64u << 20;
     GatewayRig rig(o);

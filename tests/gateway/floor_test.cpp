@@ -14,7 +14,7 @@ nvme::Epoch epoch_of(GatewayRig& rig, const std::string& name) {
     return 0;
 }
 
-TEST(GatewayFloor, DiscardsGoOnAfterAWriteWhoseEndIsUnknown) {
+TEST(GatewayFloor, DiscardsContinueAfterAWriteOfUnknownOutcome) {
     EmbeddedArrayOptions o = gateway_array();
     o.ssd_capacity_bytes = 64u << 20;
     GatewayRig rig(o);

@@ -91,7 +91,7 @@ TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
     compare_with_model(rig, kCommands);
 }
 
-TEST(Gateway, TheSameHoldsByPackets) {
+TEST(Gateway, TheSameHoldsOverThePacketWire) {
     GatewayRig rig(gateway_array(), false, true);
     compare_with_model(rig, kCommands / 8);
 }
@@ -128,7 +128,7 @@ TEST(Gateway, AVolatileWriteCacheIsReportedExactlyWhereSsdsHaveOneAndFlushReache
     expect_write_cache(SsdDurability::kPower, false);
 }
 
-TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
+TEST(Gateway, CommandsThatANamespaceMustNotAcceptAreRefusedAndNotExecuted) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -171,7 +171,7 @@ TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
     EXPECT_EQ(served->gateway(0).counters().refused, 8u) << "the target stops the others";
 }
 
-TEST(Gateway, TwoVolumesBehindOnePortAreTwoDisksOfTheirOwn) {
+TEST(Gateway, TwoVolumesBehindOnePortAreTwoIndependentDisks) {
     GatewayRig rig;
     auto one = rig.client("gw-one"), two = rig.client("gw-two");
     rig.make_volume(*one, "a", 64);
@@ -281,7 +281,7 @@ TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNoth
     EXPECT_EQ(std::memcmp(host.buffer.data(), theirs.data(), kBlock), 0);
 }
 
-TEST(Gateway, BrokenQueuePairsCostTimeAloneAndAreMadeAnewByTheGateway) {
+TEST(Gateway, BrokenQueuePairsCauseOnlyDelayAndAreReconnectedByTheGateway) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -304,7 +304,7 @@ TEST(Gateway, BrokenQueuePairsCostTimeAloneAndAreMadeAnewByTheGateway) {
     count("gateway_commands", model.done);
 }
 
-TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
+TEST(Gateway, AnUnresponsiveSsdCausesErrorsAtTheDeadlineAndNoHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -325,7 +325,7 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
     EXPECT_GT(model.done, 64u);
 }
 
-TEST(Gateway, WhileALostSsdIsCalledInVainCommandsEndByTheDeadlineAndItComesBack) {
+TEST(Gateway, WhileReconnectionToALostSsdFailsCommandsEndByTheDeadlineAndTheSsdReturns) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -349,7 +349,7 @@ TEST(Gateway, WhileALostSsdIsCalledInVainCommandsEndByTheDeadlineAndItComesBack)
     model.run(kCommands / 8, false, true);
 }
 
-TEST(Gateway, WhatIsUnderWayEndsWhenTheGatewayGoesEvenIfTheSsdsHang) {
+TEST(Gateway, CommandsInFlightEndWhenTheGatewayClosesEvenIfTheSsdsHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);

@@ -29,7 +29,7 @@ placement::ArrayMap replaced(placement::ArrayMap map, std::uint32_t slot) {
     return map;
 }
 
-TEST(WriteLossTracker, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
+TEST(WriteLossTracker, AsManyLostSsdsAsReplicasFailFlushesAndFewerDoNot) {
     WriteLossTracker watch(2, map_of(1));
     watch.answered();
     const auto one = without(map_of(1), 0);
@@ -42,7 +42,7 @@ TEST(WriteLossTracker, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
     EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "told once";
 }
 
-TEST(WriteLossTracker, BothAtOnceAreLostToo) {
+TEST(WriteLossTracker, TwoSsdsLostAtTheSameTimeFailFlushesToo) {
     WriteLossTracker watch(2, map_of(1));
     watch.answered();
     EXPECT_TRUE(watch.look_at(without(without(map_of(1), 1), 2), false));
@@ -85,7 +85,7 @@ TEST(WriteLossTracker, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhi
     }
 }
 
-TEST(WriteLossTracker, WithoutAnythingUnsettledALossIsTheArraysAlone) {
+TEST(WriteLossTracker, ALossWithoutUnflushedWritesFailsNoFlush) {
     WriteLossTracker watch(1, map_of(1));
     EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "nothing was written";
     watch.answered();
@@ -104,7 +104,7 @@ TEST(WriteLossTracker, ADegradedMapHasFewerReplicas) {
         << "the same version, the same bytes";
 }
 
-TEST(SsdQuota, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
+TEST(SsdQuota, OneSsdLeavesCommandEntriesToOthersAndEachOfManyHasItsShare) {
     SsdQuota shares(128, 4);
     std::uint32_t taken = 0;
     for (; shares.has_room(1, 0); ++taken) shares.take(1);
@@ -120,7 +120,7 @@ TEST(SsdQuota, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
     EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdQuota::kMany, 0));
 }
 
-TEST(SsdQuota, WhatWaitsForTwoSsdsIsNotPassedForEver) {
+TEST(SsdQuota, ACommandThatWaitsForTwoSsdsIsNotOvertakenForever) {
     SsdQuota shares(128, 4);
     while (shares.has_room(1, 0)) shares.take(1);
     while (shares.has_room(2, 0)) shares.take(2);
@@ -132,7 +132,7 @@ TEST(SsdQuota, WhatWaitsForTwoSsdsIsNotPassedForEver) {
     EXPECT_TRUE(shares.has_room(4, 3)) << "other SSDs are not kept";
 }
 
-TEST(SsdQuota, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
+TEST(SsdQuota, AWaitingFlushReservesNoEntryAndHidesNoCommandThatDoes) {
     // In the order of their age: a flush without room, a write to two SSDs without room, reads of one of
     // them.
     const SsdQuota::Mask behind_flush = SsdQuota::keep_for(SsdQuota::kMany, 0);
@@ -147,7 +147,7 @@ TEST(SsdQuota, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
     EXPECT_TRUE(shares.has_room(3, 0));
 }
 
-TEST(SsdQuota, ThereIsAlwaysAPlace) {
+TEST(SsdQuota, ACommandEntryIsAlwaysAvailable) {
     for (const std::uint32_t places : {1u, 2u, 16u, 128u, 1024u})
         for (const std::uint32_t ssds : {1u, 2u, 3u, 64u}) {
             const SsdQuota shares(places, ssds);

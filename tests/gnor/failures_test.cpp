@@ -40,7 +40,7 @@ class Failures : public ::testing::Test {
     std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
 };
 
-TEST_F(Failures, WrongArgumentsAreRefusedHereAndCostTheDrivesNothing) {
+TEST_F(Failures, WrongArgumentsAreRefusedBeforeACommandIsSent) {
     auto* buffer = pool(8192);
     ASSERT_NE(buffer, nullptr);
     EXPECT_EQ(v.read(kMe, ch, 0, 0, buffer, late()), Status::kBadArgument);
@@ -95,7 +95,7 @@ TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, TheWorstReplicaDecidesAWriteWhoeverAnswersFirst) {
+TEST_F(Failures, TheWorstReplicaStatusDecidesAWriteWhicheverReplicaAnswersFirst) {
     const auto replicas = rig.replicas_of(0);
     for (std::uint32_t slow = 0; slow < 2; ++slow) {
         for (std::uint32_t r = 0; r < 2; ++r) {
@@ -158,7 +158,7 @@ TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersionAndThatIsSaid) {
+TEST_F(Failures, ABlockDoubtfulOnEveryReplicaIsReadAsItsOlderVersionAndReportedSo) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0};
     for (auto& d : rig.drives) d->set_rule(in_doubt(older));
@@ -243,7 +243,7 @@ TEST_F(Failures, OfTheOlderVersionsTheNewestIsRead) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, TheOlderVersionIsNoAnswerWhileAReplicaCannotSayWhetherItHasANewerOne) {
+TEST_F(Failures, TheOlderVersionIsNotReturnedWhileAReplicaMayHaveANewerOne) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0};
     for (std::uint32_t doubtful = 0; doubtful < 2; ++doubtful) {
@@ -282,7 +282,7 @@ TEST_F(Failures, AReplicaThatWasNotAskedHasNotAnsweredDoubtful) {
 }
 
 /// A doubt of before says nothing of the drives of a newer map.
-TEST_F(Failures, DoubtsOfTwoMapsAreNotAddedUp) {
+TEST_F(Failures, DoubtfulAnswersUnderTwoMapsAreNotCombined) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0}, asked{0};
     rig.drives[replicas.slot[0]]->set_block(0, pattern_block(0, 9));
@@ -301,7 +301,7 @@ TEST_F(Failures, DoubtsOfTwoMapsAreNotAddedUp) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, ADriveThatIsBusyIsAskedAgainBeforeTheOlderVersionIs) {
+TEST_F(Failures, ABusyDriveIsRetriedBeforeTheOlderVersionIsRead) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0}, asked{0};
     rig.drives[replicas.slot[0]]->set_rule(in_doubt(older));
@@ -438,7 +438,7 @@ TEST_F(Failures, AnswersToNoCommandAreCountedAndDropped) {
 }
 
 // A drive that answers what it was not asked: its own command is answered, the other drive's is not.
-TEST_F(Failures, ADriveCannotAnswerForAnother) {
+TEST_F(Failures, ACompletionFromAnotherDriveIsIgnored) {
     const std::uint32_t on_one = block_first_on(rig, 1), on_two = block_first_on(rig, 2);
     auto* const waiting = pool(4096);
     auto* const other = pool(4096);
@@ -467,7 +467,7 @@ TEST_F(Failures, ADriveCannotAnswerForAnother) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, AnExhaustedPoolIsSaidSoAndServesAgain) {
+TEST_F(Failures, AnExhaustedPoolIsReportedAndServesAgain) {
     std::vector<void*> held;
     while (void* p = pool(256 * 1024)) held.push_back(p);
     EXPECT_EQ(held.size(), 16u);
@@ -539,7 +539,7 @@ TEST_F(Failures, AnAsynchronousRequestThatCanNeverFitIsRefusedAtOnce) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, ADeadlineBeyondTheClocksEndIsNotOver) {
+TEST_F(Failures, ADeadlineBeyondTheRangeOfTheClockHasNotPassed) {
     const Deadline forever = Deadline::in_ns(~0ull);
     EXPECT_FALSE(forever.passed());
     EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), forever), Status::kSuccess);

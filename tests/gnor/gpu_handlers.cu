@@ -24,12 +24,12 @@ void run_chains(std::uint32_t blocks, std::uint32_t threads, std::uint32_t chann
     EXPECT_EQ(b.report().callbacks, lanes * (kLength + 1));
     b.rig.expect_clean();
 }
-TEST_F(GnorGpuHandlers, HandlersThatViewsKnowSendTheNextRequest) {
+TEST_F(GnorGpuHandlers, HandlersInAViewsTypeListSendTheNextRequest) {
     run_chains<Sharing::kGrid>(4, 32, 1);
     run_chains<Sharing::kBlock>(4, 64, 4);
     run_chains<Sharing::kLane>(2, 4, 8);
 }
-TEST_F(GnorGpuHandlers, HandlersRunOnceWhetherKnownOrNot) {
+TEST_F(GnorGpuHandlers, HandlersRunOnceWhetherInAViewsTypeListOrNot) {
     for (const bool known : {true, false}) {
         constexpr std::uint32_t kLanes = 256, kRequests = 10;
         Bench b(gpu_options(Sharing::kGrid, 2), 1, 64);

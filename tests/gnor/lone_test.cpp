@@ -13,7 +13,7 @@ namespace {
 using nvme::IoFields;
 using nvme::IoOpcode;
 
-TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
+TEST(Lone, ReadsAndWritesTakeTheFastPathAndRingsWrapAround) {
     LoneRig t(lone(4));  // send rings of 4: a hundred laps and more
     for (std::uint32_t i = 0; i < 600; ++i) {
         ASSERT_EQ(t.write(i % 50, i), Status::kSuccess) << i;
@@ -30,7 +30,7 @@ TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
     t.end();
 }
 
-TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
+TEST(Lone, SectorsLargeRequestsAndUserMemoryTakeTheFastPathToo) {
     LoneRig t;
     std::vector<std::byte> own(16 * 4096 + 64);
     std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
@@ -53,7 +53,7 @@ TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
     t.end();
 }
 
-TEST(Lone, WhatIsWrongWithARequestIsSaidAsEver) {
+TEST(Lone, InvalidRequestsGetTheSameStatusAsOnTheGeneralPath) {
     LoneRig t;
     const auto end = static_cast<std::uint32_t>(t.rig.options.capacity_blocks);
     EXPECT_EQ(t.v.read(kMe, t.ch, end, 1, t.buffer, late()), Status::kLbaOutOfRange);
@@ -74,7 +74,7 @@ TEST(Lone, WhatIsWrongWithARequestIsSaidAsEver) {
 }
 
 // Each kind of answer, on the straight path and by run() on a channel of the grid: the same results.
-TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
+TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
     using Kind = Decision::Kind;
     struct Case {
         Kind kind;
@@ -133,7 +133,7 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
 }
 
 // A second answer comes when the next command is under way, to the same drive by the same slot.
-TEST(Lone, ASecondAnswerIsNotTakenForOneToTheNextCommand) {
+TEST(Lone, ADuplicateCompletionIsNotTakenForThatOfTheNextCommand) {
     LoneRig t(lone(8, 1));
     for (std::uint32_t b = 0; b < 2; ++b) ASSERT_EQ(t.write(b, b + 1), Status::kSuccess);
     t.rule_everywhere([](const nvme::Command&, const IoFields& f) {
@@ -177,7 +177,7 @@ TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
 }
 
 // Straight reads leave receives owed; requests that take all the credits of a queue need all its receives.
-TEST(Lone, WhatIsOwedIsSettledBeforeAllCreditsAreTaken) {
+TEST(Lone, OutstandingAnswersAreCollectedBeforeAllCreditsAreTaken) {
     for (const std::uint32_t depth : {2u, 4u}) {
         LoneRig t(lone(depth, 1));
         ASSERT_EQ(t.write(3, 1), Status::kSuccess);
@@ -213,7 +213,7 @@ struct OwedProbe {
     }
 };
 // A write leaves a receive owed on each of its queues, a read of the same chunk takes one of them.
-TEST(Lone, NoQueueEverOwesTwoReceives) {
+TEST(Lone, NoQueueEverHasTwoReceivesToRepost) {
     LoneRig t;
     std::uint32_t most = 0;
     const OwedProbe probe{t.ch.raw(), &most};
@@ -247,7 +247,7 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
 }
 
 // One write, one sequence, whichever way it goes.
-TEST(Lone, AWriteTakesOneSequenceOnEveryWay) {
+TEST(Lone, AWriteTakesOneSequenceOnEveryPath) {
     LoneRig t;
     std::uint32_t version = 1;
     std::atomic<int> refusals = 0;
@@ -301,7 +301,7 @@ TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
     t.end();
 }
 
-TEST(Lone, ViewsThatAreNotOneLanesAreToldAndNothingIsTaken) {
+TEST(Lone, ViewsSharedByLanesAreRefusedAndTakeNoResource) {
     RigOptions o = lone();
     o.sharing = Sharing::kGrid;
     Rig rig(o);
@@ -320,7 +320,7 @@ TEST(Lone, ViewsThatAreNotOneLanesAreToldAndNothingIsTaken) {
     EXPECT_EQ(rig.channels[0]->counters().value().writes, 0u);
 }
 
-TEST(Lone, AnswersToOthersMeanwhileAreFiled) {
+TEST(Lone, CompletionsOfOtherCommandsAreRecorded) {
     LoneRig t(lone(8, 1));
     for (std::uint32_t b = 0; b < 8; ++b) ASSERT_EQ(t.write(b * 16, b), Status::kSuccess);
     auto* const more = t.pool(64 * 1024);
@@ -338,7 +338,7 @@ TEST(Lone, AnswersToOthersMeanwhileAreFiled) {
     t.end();
 }
 
-TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
+TEST(Lone, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
     LoneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto first = t.rig.replicas_of(3).slot[0];
@@ -358,7 +358,7 @@ TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
     t.end();
 }
 
-TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
+TEST(Lone, WeightedMapsAndReplicasThatAreNotInAreRespected) {
     LoneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto replicas = t.rig.replicas_of(3);
@@ -379,7 +379,7 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
     t.end();
 }
 
-TEST(Lone, BuffersAreCheckedWhereThatIsAskedFor) {
+TEST(Lone, BuffersAreCheckedIfRequested) {
     RigOptions o = lone();
     o.check_buffers = true;
     LoneRig t(o);
@@ -391,7 +391,7 @@ TEST(Lone, BuffersAreCheckedWhereThatIsAskedFor) {
     t.end();
 }
 
-TEST(Lone, ResponsesInReceiveBuffersAreRunsToRead) {
+TEST(Lone, ResponsesInReceiveBuffersAreReadByTheGeneralPath) {
     RigOptions o = lone();
     o.scatter = false;
     LoneRig t(o);

@@ -18,7 +18,7 @@ struct CountsRuns {
 
 // ---- options
 
-TEST(Options, ThatMakeNoSenseAreRefusedWithTheRightOnes) {
+TEST(Options, OutOfRangeAreRefusedWithTheAllowedValues) {
     Rig rig;
     const auto expect = [&](const char* says, auto edit) {
         gnor::ChannelOptions o;
@@ -74,7 +74,7 @@ class CheckedBuffers : public ::testing::Test {
     ChannelRef ch = rig.channel();
 };
 
-TEST_F(CheckedBuffers, PoolMemoryThatNobodyAllocatedIsRefused) {
+TEST_F(CheckedBuffers, UnallocatedPoolMemoryIsRefused) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 8192));
     auto* const base = reinterpret_cast<std::byte*>(ch.state().pool_base);
     auto* const other = base + (buffer == base + (2u << 20) ? 3u << 20 : 2u << 20);
@@ -99,7 +99,7 @@ TEST_F(CheckedBuffers, PoolMemoryThatNobodyAllocatedIsRefused) {
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, ABufferIsNotFreedWhileACommandThatSomebodyWaitsForUsesIt) {
+TEST_F(CheckedBuffers, ABufferIsNotFreedWhileAPendingCommandUsesIt) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 65536));
     answer(Decision::kNever);
     const Token token = v.read_async(simt::Lane{}, ch, 0, 1, buffer + 3 * 4096, late());
@@ -116,7 +116,7 @@ TEST_F(CheckedBuffers, ABufferIsNotFreedWhileACommandThatSomebodyWaitsForUsesIt)
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, AreHeldOnceByOneThatTimesOutAndFreeAfterItsAnswer) {
+TEST_F(CheckedBuffers, AreHeldOnceByATimedOutCommandAndFreeAfterItsAnswer) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 65536));
     answer(Decision::kNever);
     const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 1, buffer, until); };
@@ -129,7 +129,7 @@ TEST_F(CheckedBuffers, AreHeldOnceByOneThatTimesOutAndFreeAfterItsAnswer) {
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, ServeEveryKindOfCommandAsUncheckedOnes) {
+TEST_F(CheckedBuffers, ServeEveryKindOfCommandLikeUncheckedOnes) {
     RigOptions o = options_of(2, 4);
     o.check_buffers = true;
     Bench b(o, 40, kWarpStride + 20 * 4096);
@@ -140,7 +140,7 @@ TEST_F(CheckedBuffers, ServeEveryKindOfCommandAsUncheckedOnes) {
     b.rig.expect_clean();
 }
 
-TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
+TEST(RegisteredMemory, IsNotDeregisteredWhileACommandUsesIt) {
     Rig rig;
     auto memory = simt::PinnedMemory::map(65536, simt::LanesKind::kCpu).value();
     rig.channels[0]->register_buffer(memory.data(), memory.size()).value();
@@ -167,7 +167,7 @@ TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
 
 // ---- tokens
 
-TEST(Tokens, ThatNobodyWaitsForAreFoundAndGivenUpWithOrWithoutTheirAnswers) {
+TEST(Tokens, WithoutAWaiterAreFoundAndCancelledWithOrWithoutTheirAnswers) {
     Rig rig;
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -195,7 +195,7 @@ TEST(Tokens, ThatNobodyWaitsForAreFoundAndGivenUpWithOrWithoutTheirAnswers) {
 }
 
 // A request whose answer came before its callback was attached is due, and is nobody's token.
-TEST(Tokens, GivenUpByTheHostLeaveAnsweredRequestsToTheirCallbacks) {
+TEST(Tokens, CancelledByTheHostDoNotAffectAnsweredRequestsWithCallbacks) {
     Rig rig;
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -240,7 +240,7 @@ struct SubmitsInALargeBlock {
     }
 };
 
-TEST(Batches, InBlocksOfMoreThreadsThanTheyHaveSlotsSendNothing) {
+TEST(Batches, InBlocksWithMoreThreadsThanCommandEntriesSendNothing) {
     Bench b(options_of(1), 1, 64);
     auto memory = simt::DeviceMemory::allocate(sizeof(Batch<32, CountsRuns>), simt::LanesKind::kCpu).value();
     auto* const batch = memory.lane_as<Batch<32, CountsRuns>>();
@@ -263,7 +263,7 @@ RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {
     return o;
 }
 
-TEST(Tries, ThatCanNeverFitSaySoAndThoseThatMayFitLaterSayThat) {
+TEST(Tries, ReportWhetherARequestCanNeverFitOrMayFitLater) {
     Rig rig(narrow(2, 2));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -293,7 +293,7 @@ TEST(Tries, ThatCanNeverFitSaySoAndThoseThatMayFitLaterSayThat) {
 
 // As if another lane were half way through taking what it needs: other tries let it through; small ones, and
 // calls that wait, pass by.
-TEST(Tries, OfSeveralCommandsLeaveALaneAloneThatHoldsAPart) {
+TEST(Tries, OfSeveralCommandsDoNotDisturbALaneThatHoldsSomeCredits) {
     Rig rig(narrow(2, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -343,7 +343,7 @@ struct LanesTakeChains {
 
 // All resources are there at the beginning of each round: of those that take theirs at the same moment, one
 // must get all. Each with half of it, given back in vain, would go on for ever.
-TEST(Tries, OfLoneLanesDoNotHoldEachOtherUpWithHalfAChain) {
+TEST(Tries, OfLoneLanesDoNotBlockEachOtherWithPartialRequests) {
     Bench b(narrow(1, 1), 1, 64);
     b.test_warps(1, 4, LanesTakeChains{b.common, 1500, 6});
     b.expect_good(1500);

@@ -17,7 +17,7 @@ TEST(PoolLanes, ManyLanesGetNoBlockTwiceAndLoseNone) {
     count("gnor_pool_lane_operations", b.report().operations);
 }
 
-TEST(PoolLanes, LanesThatMayWaitAllGetTheirTurn) {
+TEST(PoolLanes, WaitingLanesAllGetMemory) {
     PoolBench b(pool_options(1u << 20));
     b.launch(32, 1, PoolMix{b.common, b.owners(), 40, 4, kLong}, 2);
     b.expect_whole(32 * 40);
@@ -38,7 +38,7 @@ TEST_P(PoolTestWarps, DivergingLanesGetNoBlockTwiceAndLoseNone) {
     b.expect_whole(2 * GetParam() * 60);
     count("gnor_pool_warp_operations", b.report().operations);
 }
-TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
+TEST_P(PoolTestWarps, NoAllocationFailsWhileOthersSplitAndMergeBlocks) {
     for (const std::uint32_t blocks : {1u, 7u, 8u, 16u, 40u, 64u}) {
         // One lane's share more than all of them take.
         PoolBench b(pool_options((GetParam() + 1) * ((blocks + 63) / 64) * (256u << 10)));
@@ -47,7 +47,7 @@ TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
         count("gnor_pool_warp_operations", b.report().operations);
     }
 }
-TEST_P(PoolTestWarps, MembersEachGetABufferOfTheirOwn) {
+TEST_P(PoolTestWarps, EachMemberGetsItsOwnBuffer) {
     PoolBench b(pool_options(1u << 20));
     b.test_warps(3, GetParam(), PoolEach{b.common, b.owners(), 20});
     b.expect_whole(3 * GetParam() * 20);
@@ -93,7 +93,7 @@ TEST(PoolGrowth, LanesOfAllSizesGrowItToItsLimitAndNoFurther) {
     count("gnor_pool_growths", grown);
 }
 
-TEST(PoolGrowth, WritesOfMemoryThatIsNotRegisteredPassThroughGrownSteps) {
+TEST(PoolGrowth, WritesOfUnregisteredMemoryAreBufferedInGrownSteps) {
     Bench b(pool_options(256u << 10, 4u << 20), 64, kWarpStride);
     std::uint32_t grown = 0;
     for (const Deadline end = late(); grown == 0 && !end.passed();)
@@ -123,7 +123,7 @@ class PoolByHand : public ::testing::Test {
     ChannelRef ch;
 };
 
-TEST_F(PoolByHand, SizesNoRunCanHaveAreRefusedAndOthersFindNothingOnce) {
+TEST_F(PoolByHand, ImpossibleSizesAreRefusedAndPossibleOnesFailWhileThePoolIsFull) {
     make(4u << 20, 0);
     take(0, Status::kBadArgument);
     take((1u << 20) + 1, Status::kBadArgument);
@@ -139,7 +139,7 @@ TEST_F(PoolByHand, SizesNoRunCanHaveAreRefusedAndOthersFindNothingOnce) {
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, AskingIsHeardOnceAndAnswersAreFoundByTheNextTry) {
+TEST_F(PoolByHand, AGrowthRequestIsServedOnceAndTheNextTryFindsTheNewMemory) {
     make(256u << 10, 1u << 20);
     EXPECT_FALSE(grow()) << "nobody asked";
     auto* first = take(256u << 10, Status::kSuccess);
@@ -161,7 +161,7 @@ TEST_F(PoolByHand, AskingIsHeardOnceAndAnswersAreFoundByTheNextTry) {
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, WhatTheNicDoesNotRegisterIsNotToBeHad) {
+TEST_F(PoolByHand, MemoryThatTheNicCannotRegisterIsNotAllocated) {
     make(256u << 10, 1u << 20);
     auto* const first = take(256u << 10, Status::kSuccess);
     take(4096, Status::kNoBuffer);
@@ -208,7 +208,7 @@ TEST_F(PoolByHand, ARunOfAGrownStepIsHeldByACommandAtItsEnd) {
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, AWaitingCallGetsWhatAnotherGivesBack) {
+TEST_F(PoolByHand, AWaitingCallGetsTheMemoryThatAnotherFrees) {
     make(256u << 10, 0);
     auto* const all = take(256u << 10, Status::kSuccess);
     void* got = nullptr;

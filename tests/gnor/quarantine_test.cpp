@@ -107,7 +107,7 @@ TEST_F(Quarantine, ABufferOnABrokenQueuePairIsHeldUntilReclaim) {
     expect_free_again(buffer);
 }
 
-TEST_F(Quarantine, ThePoolBufferOfACallThatTimedOutIsNobodysUntilTheAnswerOrReclaim) {
+TEST_F(Quarantine, ThePoolBufferOfATimedOutCallIsNotReusedUntilTheAnswerOrReclaim) {
     std::vector<std::byte> own(2 * 4096);  // not registered: it passes through the pool
     for (const bool reclaimed : {false, true}) {
         rule_everywhere(Decision::kNever);

@@ -56,7 +56,7 @@ class SlotRig {
     std::uint32_t free_blocks() { return rig.channels[0]->usage().value().pool_blocks_free; }
 };
 
-TEST(Slots, AnAnswerIsTakenOnceByTheCommandAndTheDriveThatItIsOf) {
+TEST(Slots, ACompletionIsAcceptedOnceAndOnlyFromTheCommandsOwnDrive) {
     SlotRig s;
     s.begin(gnor::SlotState::kOwned);
     EXPECT_FALSE(gnor::settle(s.c, 2, s.cid, Status::kSuccess)) << "of a drive that was not asked";
@@ -76,7 +76,7 @@ TEST(Slots, AnAnswerIsTakenOnceByTheCommandAndTheDriveThatItIsOf) {
     EXPECT_FALSE(gnor::settle(s.c, 0, before, Status::kSuccess));
 }
 
-TEST(Channels, SayInWordsWhoHoldsWhatAndWhatIsNotAnswered) {
+TEST(Channels, DescribeWhoHoldsResourcesAndWhichCommandsAreUnanswered) {
     SlotRig s;
     const auto says = [&](const std::string& words) {
         const std::string text = s.rig.channels[0]->describe().value();
@@ -130,7 +130,7 @@ class Credits : public ::testing::Test {
     const Deadline late = Deadline::in_ns(kLong);
 };
 
-TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
+TEST_F(Credits, AreReturnedExactlyOncePerAnswer) {
     ASSERT_EQ(v.read(kMe, ch, 0, 1, buffer, late), Status::kSuccess);
     expect_none_out("after a read");
     ASSERT_FALSE(HasFailure());
@@ -153,7 +153,7 @@ TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
     rig.expect_clean();
 }
 
-TEST_F(Credits, OfATryOfSeveralCommandsThatFindsTooFewComeBackAsTheyWere) {
+TEST_F(Credits, TakenByATryOfSeveralCommandsThatFindsTooFewAreReturned) {
     const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
     rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     std::vector<Token> tokens;
@@ -175,7 +175,7 @@ TEST_F(Credits, OfATryOfSeveralCommandsThatFindsTooFewComeBackAsTheyWere) {
     rig.expect_clean();
 }
 
-TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
+TEST_F(Credits, TakenByATryThatFindsTooFewAreReturned) {
     const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
     rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     std::vector<Token> tokens;
@@ -197,7 +197,7 @@ TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
 }
 
 #if defined(GN_TEST_WARPS)
-TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
+TEST(Turns, OfTwoLanesGiveTheRightToGatherCreditsToOneAndTakeItBack) {
     Rig rig;
     gnor::ChannelState& c = rig.channel().state();
     using AllOrNothingLock = gnor::AllOrNothingLock<simt::Scope::kDevice>;
@@ -234,7 +234,7 @@ TEST(Turns, OfTwoLanesGiveNoCreditTwice) {
                     });
 }
 
-TEST(Turns, OfADeadlineAndTheAnswersFreeASlotOnce) {
+TEST(Turns, OfADeadlineAndTheAnswersFreeACommandEntryOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kOwned); };
     const auto leave = [&] { (void)gnor::leave_slot(s.c, s.index); };
@@ -252,7 +252,7 @@ TEST(Turns, OfADeadlineAndTheAnswersFreeASlotOnce) {
     });
 }
 
-TEST(Turns, OfTwoAnswersFreeAnAbandonedSlotOnce) {
+TEST(Turns, OfTwoAnswersFreeAnAbandonedCommandEntryOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kAbandoned); };
     at_every_atomic(

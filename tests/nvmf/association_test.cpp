@@ -44,7 +44,7 @@ TEST(Association, EveryControllerHasItsOwnId) {
     EXPECT_EQ(b->identify_controller().value().cntlid, b->controller_id());
 }
 
-TEST(Association, ConnectErrorsSayWhatWasWrong) {
+TEST(Association, ConnectErrorsNameTheWrongField) {
     LoopRig rig;
     const auto message = [&](auto change) {
         HostOptions o = rig.host();
@@ -65,7 +65,7 @@ TEST(Association, ConnectErrorsSayWhatWasWrong) {
     EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 0; }));
 }
 
-TEST(Association, AnIoQueueIsRefusedForWhatDoesNotFit) {
+TEST(Association, AnIoQueueWithInvalidParametersIsRefused) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     EXPECT_EQ(host->set_queue_count(4).value(), 4u);
@@ -188,7 +188,7 @@ TEST(Association, AConnectionThatNeverConnectsIsFailed) {
     EXPECT_TRUE(eventually([&] { return queue->broken() && rig.target().connections_open() == 0; }));
 }
 
-TEST(Association, ControllerIsGoneWithItsAdminQueueAndSoAreItsIoQueues) {
+TEST(Association, ClosingTheAdminQueueEndsTheControllerAndItsIoQueues) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     auto io = host->open_io_queue(1, 16).value();
@@ -203,7 +203,7 @@ TEST(Association, ControllerIsGoneWithItsAdminQueueAndSoAreItsIoQueues) {
     EXPECT_NE(r.error().message.find("controller id"), std::string::npos) << r.error().message;
 }
 
-TEST(Association, DisablingTheControllerClosesItsIoQueuesAndTheyCanComeBack) {
+TEST(Association, DisablingTheControllerClosesItsIoQueuesWhichMayReconnect) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     for (int round = 0; round < 5; ++round) {

@@ -98,7 +98,7 @@ void end_while_fetching(LoopRig& rig, const IoQueueConnect& connect, Buffer& dat
     EXPECT_EQ(watched.too_late, 0u) << "told of a window after it was quiesced";
 }
 
-TEST(Drain, NothingIsToldOfAWindowOnceAConnectionIsQuiesced) {
+TEST(Drain, NoWindowCallbackRunsAfterAConnectionIsQuiesced) {
     LoopRig rig({.late_windows = 200'000, .target = {}});
     auto host = rig.connect(rig.host()).value();
     const IoQueueConnect connect = host->io_queue(1, kEntries);

@@ -150,7 +150,7 @@ class Crowd {
     bool changed_ = false;
 };
 
-TEST(FairBudget, LendsNoMoreThanThereIsAndEverybodyHasItInTheEnd) {
+TEST(FairBudget, NeverExceedsTheBudgetAndEventuallyServesEveryMember) {
     SplitMix64 random(test::run_seed());
     std::uint64_t waits = 0;
     std::uint64_t grants = 0;
@@ -220,7 +220,7 @@ TEST(FairBudget, AClientWithManyQueuePairsHasOneShare) {
     EXPECT_LT(sizes[0], 2 * sizes[2]);
 }
 
-TEST(FairBudget, WhoComesToAGreedyOnesQueueWaitsForOneTurnOfIt) {
+TEST(FairBudget, AMemberBehindAGreedyOneWaitsForOneOfItsTurns) {
     constexpr std::uint64_t kTurn = 100;
     FairBudget budget({.shared = 1000, .assured = 0, .of_client = 1000, .turn = kTurn, .bound = true});
     std::deque<Loan> loans;
@@ -259,7 +259,7 @@ TEST(FairBudget, ManySmallRequestsDoNotStarveALargeOne) {
     EXPECT_EQ(budget.next(), large);
 }
 
-TEST(FairBudget, WhoHasAllThatItMayHaveKeepsNobodyElseWaiting) {
+TEST(FairBudget, AMemberAtItsLimitDoesNotDelayOthers) {
     FairBudget budget({.shared = 100, .assured = 0, .of_client = 50, .turn = 100, .bound = true});
     const Member full = budget.join("full");
     const Member other = budget.join("other");
@@ -273,7 +273,7 @@ TEST(FairBudget, WhoHasAllThatItMayHaveKeepsNobodyElseWaiting) {
     EXPECT_TRUE(budget.take(small, 3)) << "it is in nobody's way";
 }
 
-TEST(FairBudget, WhatIsAssuredWaitsForNobody) {
+TEST(FairBudget, AnAssuredShareIsGrantedWithoutWaiting) {
     FairBudget budget({.shared = 100, .assured = 8, .of_client = 50, .turn = 10, .bound = true});
     const Member hogs[] = {budget.join("hog"), budget.join("another")};
     for (const Member hog : hogs) {
@@ -291,7 +291,7 @@ TEST(FairBudget, WhatIsAssuredWaitsForNobody) {
     }
 }
 
-TEST(FairBudget, OneThatIsAloneNeverWaitsForTurns) {
+TEST(FairBudget, ASingleMemberNeverWaitsForTurns) {
     FairBudget budget({.shared = 4, .turn = 1, .bound = false});
     const Member alone = budget.join("alone");
     for (int i = 0; i < 1000; ++i) ASSERT_TRUE(budget.take(alone, 1));

@@ -99,7 +99,7 @@ TEST(HostLimits, NoCommandBeyondMdtsIsSent) {
     }
 }
 
-TEST(HostLimits, OurOwnControllersSayWhatTheyTake) {
+TEST(HostLimits, GnstorControllersReportTheirMaximumTransferSize) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     EXPECT_EQ(host->transfer_bytes_max(), kTransferBytesMax);

@@ -78,7 +78,7 @@ TEST_P(Io, ALargeWriteAndItsReadsMoveTheSameBytes) {
     }
 }
 
-TEST_P(Io, AMegabyteIsTheMostThatMoves) {
+TEST_P(Io, OneMebibyteIsTheLargestTransfer) {
     io_->buffer.fill(3);
     // 256 blocks, and the volume's chunks all live on this one SSD.
     EXPECT_EQ(keyed(IoOpcode::kWrite, fields(0, 256, 1), 0, 1u << 20), Status::kSuccess);
@@ -142,7 +142,7 @@ TEST_P(Io, AnotherClientsIdIsDenied) {
         << "not a reader";
 }
 
-TEST_P(Io, WhatTheMemoryRegionForbidsIsATransferErrorOfThatCommandAlone) {
+TEST_P(Io, AMemoryAccessViolationFailsOnlyItsOwnCommand) {
     if (ends_the_connection()) GTEST_SKIP() << "late_windows_test.cpp: the connection ends there";
     Buffer read_only(rig_->host_nic(), 8192, rdma::kRemoteRead);
     Buffer write_only(rig_->host_nic(), 8192, rdma::kLocalWrite | rdma::kRemoteWrite);
@@ -178,7 +178,7 @@ TEST_P(Io, TheKeyIsInvalidatedWhenTheSglAsksForIt) {
     EXPECT_TRUE(rig_->host_nic().deregister_memory(keys).ok());
 }
 
-TEST_P(Io, AnIdUnderWayTwiceIsAConflict) {
+TEST_P(Io, TheSameCommandIdInFlightTwiceIsAConflict) {
     // Many reads at once under one id: all but those that find the id free are refused, none is lost.
     std::uint32_t conflicts = 0;
     for (int round = 0; round < 50; ++round) {
@@ -205,7 +205,7 @@ TEST_P(Io, AnIdUnderWayTwiceIsAConflict) {
     std::printf("GN_COUNT nvmf_id_conflicts=%u\n", conflicts);
 }
 
-TEST_P(Io, ManyCommandsUnderWayAllCompleteWithTheirOwnData) {
+TEST_P(Io, ManyCommandsInFlightAllCompleteWithTheirOwnData) {
     auto queue = host_->open_io_queue(2, 64).value();
     constexpr std::uint32_t kOperations = 4000;
     io_->buffer.fill(9);
@@ -283,7 +283,7 @@ TEST_P(Io, MoreCommandsThanTheQueueHoldsFailsTheConnection) {
     queue.reset();
 }
 
-TEST_P(Io, PropertiesAndUnknownOpcodesAreNoIoCommands) {
+TEST_P(Io, PropertyCommandsAndUnknownOpcodesAreRefusedOnIoQueues) {
     nvme::Command c{};
     c.opcode = 0x7F;
     c.flags = nvme::kFlagsSgl;

@@ -84,7 +84,7 @@ TEST_F(LateWindows, AReadThatIsRefusedSendsNothing) {
     EXPECT_FALSE(io_client.queue().broken());
 }
 
-TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNothingOfOthers) {
+TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNoDataOfOtherHosts) {
     auto admin = rig.connect(rig.host(std::string{kAdminHostNqn})).value();
     std::vector<std::byte> data(kAdminDataBytes, kMark);
     nvme::Command list{};
@@ -103,7 +103,7 @@ TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNothingOfOthers) {
     EXPECT_EQ(identify.cntlid, admin->controller_id());
 }
 
-TEST_F(LateWindows, AKeyThatIsRefusedEndsItsConnectionAlone) {
+TEST_F(LateWindows, ARefusedKeyEndsOnlyItsOwnConnection) {
     auto host = rig.connect(rig.host()).value();
     IoClient steady(rig.host_nic(), *host, 1);
     steady.buffer.fill(1);
@@ -131,7 +131,7 @@ class VeryLateWindows : public LateWindows {
     VeryLateWindows() : LateWindows(20'000) {}
 };
 
-TEST_F(VeryLateWindows, WritesThatAreFetchedWhenTheirConnectionEndsAreDrained) {
+TEST_F(VeryLateWindows, WritesBeingFetchedWhenTheirConnectionEndsAreDrained) {
     auto host = rig.connect(rig.host()).value();
     constexpr std::uint16_t kWrites = 32;
     Buffer buffer(rig.host_nic(), kWrites * 8192);

@@ -76,7 +76,7 @@ TEST(LogPages, AHostReadsItsOwnErrorsAndTheAdminHostThoseOfAll) {
     EXPECT_EQ(errors_counted(*admin), 3u);
 }
 
-TEST(LogPages, AControllerThatComesAfterAnotherReadsNothingOfIt) {
+TEST(LogPages, ANewControllerReadsNoErrorLogOfAnEarlierOne) {
     LoopRig rig;
     rig.make_volume();
     std::uint16_t first_id = 0;

@@ -124,15 +124,15 @@ void fight(std::uint32_t threads_at_once, std::uint32_t uses, std::uint32_t remo
     gnstor::test::count("rdma_removals_fought", done);
 }
 
-TEST(Pins, MemoryThatWasGivenBackIsTouchedByNoThread) {
+TEST(Pins, NoThreadTouchesDeregisteredMemory) {
     fight(3, 0, kRemovals);
 }
 
-TEST(Pins, NorByMoreThreadsThanThereAreStripes) {
+TEST(Pins, NoThreadTouchesDeregisteredMemoryWithMoreThreadsThanStripes) {
     fight(kStripes + 8, 0, 50);
 }
 
-TEST(Pins, NorByThreadsThatComeAndGo) {
+TEST(Pins, NoThreadTouchesDeregisteredMemoryWhileThreadsStartAndEnd) {
     fight(3, 50, kRemovals / 10);
 }
 

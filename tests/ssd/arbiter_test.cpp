@@ -88,7 +88,7 @@ TEST(Arbiter, UrgentQueuesAreServedBeforeAnyOther) {
     EXPECT_NEAR(static_cast<double>(s.served[0]), static_cast<double>(s.served[2]), 16);
 }
 
-TEST(Arbiter, AClassWithoutWorkSavesNoShares) {
+TEST(Arbiter, AnIdleClassAccumulatesNoShares) {
     Arbiter arbiter;
     arbiter.add(0, Priority::kHigh);
     arbiter.add(1, Priority::kLow);
@@ -113,7 +113,7 @@ TEST(Arbiter, FeatureValuesComeBackAsTheyWereSet) {
     EXPECT_EQ(ArbitrationWeights{}.encode(), 0x07030104u);
 }
 
-TEST(Arbiter, QueuesThatGoLeaveTheOthersTheirTurns) {
+TEST(Arbiter, DeletedQueuesDoNotAffectTheTurnsOfOthers) {
     Saturated s;
     for (std::uint32_t q = 0; q < 3; ++q) s.arbiter.add(q, Priority::kMedium);
     s.run(24);

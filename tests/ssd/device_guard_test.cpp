@@ -65,7 +65,7 @@ DeviceFacts facts_of(const fs::path& path, const KernelView& kernel = {}) {
     return facts.ok() ? *facts : DeviceFacts{};
 }
 
-TEST(DeviceGuard, FindsSignaturesAndWipesThemSoThatNoneIsLeft) {
+TEST(DeviceGuard, FindsSignaturesAndWipesAllOfThem) {
     if (!knows_signatures()) GTEST_SKIP() << "built without libblkid";
     const Scratch scratch;
     for (const Signature& s : kSignatures) {
@@ -105,7 +105,7 @@ TEST(DeviceGuard, AStoreIsASignatureToo) {
     EXPECT_FALSE(facts.block_device);
 }
 
-TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
+TEST(DeviceGuard, AFileIsOverwrittenOnlyWithForceAndAnEmptyOneAlways) {
     DeviceFacts file;
     EXPECT_TRUE(allow_format(file, "f", {}).ok());
     file.bytes = 5;
@@ -118,7 +118,7 @@ TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = ""}).error().code, Errc::kBusy);
 }
 
-TEST(DeviceGuard, ADeviceWithSomethingOnItNeedsForceAndItsOwnSerialNumber) {
+TEST(DeviceGuard, ADeviceWithContentsNeedsForceAndItsSerialNumber) {
     DeviceFacts device;
     device.block_device = true;
     device.bytes = kImageBytes;
@@ -155,7 +155,7 @@ TEST(DeviceGuard, ADeviceWithSomethingOnItNeedsForceAndItsOwnSerialNumber) {
         << "nothing opens what is in use";
 }
 
-TEST(DeviceGuard, WhatIsNeitherFileNorBlockDeviceIsRefused) {
+TEST(DeviceGuard, APathThatIsNeitherFileNorBlockDeviceIsRefused) {
     EXPECT_EQ(inspect_device("/dev/null").error().code, Errc::kInvalidArgument);
     EXPECT_EQ(inspect_device("/").error().code, Errc::kInvalidArgument);
     EXPECT_EQ(inspect_device("/nonexistent/device").error().code, Errc::kNotFound);
@@ -191,7 +191,7 @@ class Kernel {
     std::string number_;
 };
 
-TEST(DeviceGuard, WhatTheKernelSaysOfADeviceIsHeard) {
+TEST(DeviceGuard, AnErrorOfTheKernelOnADeviceIsReported) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
     if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";

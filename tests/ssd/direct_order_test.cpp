@@ -237,7 +237,7 @@ TEST(DirectOrder, AKillAtAnyMomentLeavesWholePagesInOrderAndEverythingThatASyncH
     EXPECT_GE(lost, 300u) << "kills that lose nothing prove nothing";
 }
 
-TEST(DirectOrder, APageWriteThatFailsIsTriedOnceMoreAndNothingIsLost) {
+TEST(DirectOrder, AFailedPageWriteIsRetriedOnceAndNothingIsLost) {
     Rig rig(3);
     rig.control.fail_next = 3;
     for (std::uint32_t p = 0; p < 5; ++p) ASSERT_EQ(program(*rig, p, p + 1), FlashStatus::kOk);
@@ -253,7 +253,7 @@ TEST(DirectOrder, APageWriteThatFailsIsTriedOnceMoreAndNothingIsLost) {
     }
 }
 
-TEST(DirectOrder, AFailedSyncFailsAllLaterOnesAndReadsGoOn) {
+TEST(DirectOrder, AFailedSyncFailsAllLaterSyncsAndReadsContinue) {
     Rig rig(4);
     ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
     rig.control.fail_syncs = true;
@@ -269,7 +269,7 @@ TEST(DirectOrder, AFailedSyncFailsAllLaterOnesAndReadsGoOn) {
     EXPECT_EQ(to, page_of(1));
 }
 
-TEST(DirectOrder, ARecordWriteThatFailsIsTriedOnceMore) {
+TEST(DirectOrder, AFailedRecordWriteIsRetriedOnce) {
     Rig rig(5);
     ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
     ASSERT_EQ(rig->sync_begin(SyncLevel::kKill), FlashStatus::kOk);

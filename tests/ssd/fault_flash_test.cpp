@@ -162,7 +162,7 @@ TEST(FaultFlash, AnEmptyPlanChangesNothing) {
     EXPECT_EQ(fault_counters(parts).corrected, 1u);
 }
 
-TEST(FaultFlash, ADriveReadsWhatNeededCorrection) {
+TEST(FaultFlash, ADriveRewritesPagesThatNeededCorrection) {
     DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};
     o.faults.corrected_ppm = 1'000'000;
     testing::DriveRig rig(o);
@@ -175,7 +175,7 @@ TEST(FaultFlash, ADriveReadsWhatNeededCorrection) {
     EXPECT_EQ(to, page);
 }
 
-TEST(FaultFlash, BadUnitsUseTheDrivesSpareUpAsItsHealthLogSays) {
+TEST(FaultFlash, BadUnitsConsumeTheSpareShownInTheHealthLog) {
     int before = 101;
     for (std::uint32_t bad = 0; before != 0; ++bad) {
         DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};

@@ -253,7 +253,7 @@ void refuse_and_accept(const std::filesystem::path& path, const Kind& kind, bool
     EXPECT_EQ(accepted->mapped_blocks, kBlocks) << "its blocks are all there";
 }
 
-TEST(RefusedStore, AFileIsLeftAsItWas) {
+TEST(RefusedStore, AStoreFileIsNotChanged) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect})
         for (const bool by_the_firmware : {false, true}) {
             const Scratch scratch;
@@ -262,7 +262,7 @@ TEST(RefusedStore, AFileIsLeftAsItWas) {
 }
 
 /// Which would be emptied in place.
-TEST(RefusedStore, ADeviceIsLeftAsItWas) {
+TEST(RefusedStore, AStoreDeviceIsNotChanged) {
     for (const bool by_the_firmware : {false, true}) {
         const Scratch scratch(Scratch::On::kDisk);
         const LoopDevice device(scratch / "image", 64ull << 20);
@@ -318,7 +318,7 @@ void make_with_part(const std::filesystem::path& path, const Kind& kind, std::ui
 
 /// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
 /// same. The next mount gives their unit up, and may be killed when it has erased it.
-TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
+TEST(JournalMarks, PartsOfAnAbandonedCheckpointMayBeErasedBeforeANewerOneExists) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
@@ -341,7 +341,7 @@ void tell_journal_page(const std::filesystem::path& path, std::uint64_t number) 
     ASSERT_TRUE(write_boot_record(fd.get(), boot));
 }
 
-TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileThePartIsThere) {
+TEST(JournalMarks, AStoreWhoseBootRecordNamesACheckpointPartIsOpenedWhileThePartExists) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
@@ -368,7 +368,7 @@ TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileTh
 }
 
 /// No page behind the one of which the boot record tells makes up for its loss.
-TEST(JournalMarks, APartOfACheckpointDoesNotStandForTheEndBeforeIt) {
+TEST(JournalMarks, ACheckpointPartDoesNotReplaceTheLostJournalEndBeforeIt) {
     const Kind kind{"", BackboneKind::kMapped, 1, Durability::kPower, false};
     const Scratch scratch;
     const auto path = scratch / "s";

@@ -9,7 +9,7 @@
 namespace gnstor::ssd {
 namespace {
 
-TEST(PosixFile, ADescriptorOfAStoreIsNoneThatAProgramPrintsTo) {
+TEST(PosixFile, AStoreNeverGetsAStandardDescriptor) {
     const FileDescriptor kept(::dup(STDIN_FILENO));
     ASSERT_GE(kept.get(), 0) << errno_text();
     ::close(STDIN_FILENO);

@@ -30,7 +30,7 @@ class StoreDevice : public ::testing::Test {
     testing::LoopDevice device{scratch / "image", kDeviceBytes};
 };
 
-TEST_F(StoreDevice, IsFormattedOnlyWhenThatIsAskedForAndOnlyIfItIsLargeEnough) {
+TEST_F(StoreDevice, IsFormattedOnlyOnRequestAndOnlyIfItIsLargeEnough) {
     const auto unasked = StoreFile::create(device.path(), what(false));
     ASSERT_FALSE(unasked.ok());
     EXPECT_EQ(unasked.error().code, Errc::kExists);
@@ -43,7 +43,7 @@ TEST_F(StoreDevice, IsFormattedOnlyWhenThatIsAskedForAndOnlyIfItIsLargeEnough) {
     EXPECT_EQ(StoreFile::create(device.path(), what(false)).error().code, Errc::kExists);
 }
 
-TEST_F(StoreDevice, KeepsWhatWasSynchronizedAndHasOneUserAtATime) {
+TEST_F(StoreDevice, KeepsSyncedDataAndHasOneUserAtATime) {
     ASSERT_TRUE(StoreFile::create(device.path(), what(true)).ok());
     {
         auto store = DirectStore::over(StoreFile::open(device.path()).value()).value();
@@ -68,7 +68,7 @@ TEST_F(StoreDevice, KeepsWhatWasSynchronizedAndHasOneUserAtATime) {
     EXPECT_EQ(program(*parts[0], 100, 100), FlashStatus::kOk) << "write pointers were found again";
 }
 
-TEST_F(StoreDevice, IsEmptiedInPlaceWhenItsHostStoppedInProcessMode) {
+TEST_F(StoreDevice, IsEmptiedInPlaceAfterAHostCrashInProcessMode) {
     ASSERT_TRUE(StoreFile::create(device.path(), what(true)).ok());
     StoreIdentity before;
     {
@@ -94,7 +94,7 @@ TEST_F(StoreDevice, IsEmptiedInPlaceWhenItsHostStoppedInProcessMode) {
     EXPECT_EQ(oob.kind, deengine::PageKind::kErased);
 }
 
-TEST_F(StoreDevice, ADriveStandsOnItDirectlyAndNeverFormatsItByItself) {
+TEST_F(StoreDevice, ADriveUsesTheDeviceDirectlyAndNeverFormatsItByItself) {
     DriveOptions o{.capacity_bytes = 8u << 20, .file = device.path(), .pages_per_unit = 64, .serial = "D"};
     auto reactor = Reactor::start("test-drive").value();
     const auto refused = Drive::open(o, *reactor);

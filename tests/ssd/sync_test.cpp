@@ -62,7 +62,7 @@ DriveOptions in_file(const Scratch& scratch, Durability durability) {
     return o;
 }
 
-TEST(Sync, AStoreIsSynchronizedAfterItsOpeningBecauseItsLastUserMayHaveBeenKilled) {
+TEST(Sync, AStoreIsSyncedAfterItsOpeningBecauseItsLastUserMayHaveBeenKilled) {
     Scratch scratch;
     const NewStore what{.geometry = {4, 16}, .capacity_bytes = 4096 * 48, .serial = "T"};
     { (void)FileStore::create(scratch / "s", what).value(); }
@@ -97,7 +97,7 @@ TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
     EXPECT_EQ(to, page);
 }
 
-TEST(Sync, AUnitThatWasBegunBeforeTheOpeningIsGivenItsRoomAgainBeforeItIsStoredTo) {
+TEST(Sync, DiskSpaceOfAUnitStartedBeforeTheOpeningIsReservedAgainBeforeItIsWritten) {
     Scratch scratch;
     DriveRig rig(in_file(scratch, Durability::kPower));
     rig.grant();
@@ -135,7 +135,7 @@ FlashStatus program(deengine::Flash& flash, std::uint32_t page) {
     return flash.program(page, page_of(page).data(), oob);
 }
 
-TEST(Sync, ProgramsAndReadsGoOnWhileADiskSynchronizes) {
+TEST(Sync, ProgramsAndReadsContinueDuringASync) {
     Scratch scratch;
     auto store =
         FileStore::create(scratch / "s", {.geometry = {4, 16}, .capacity_bytes = 4096 * 48, .serial = "T"})
@@ -184,7 +184,7 @@ TEST(Sync, OneSyncServesEveryPartThatWaitsForTheNext) {
     EXPECT_EQ(told, 2u) << "whoever polls is woken";
 }
 
-TEST(Sync, AFailureOfOnePartIsEveryPartsForGood) {
+TEST(Sync, AFailedSyncOfOnePartFailsEveryPartPermanently) {
     Scratch scratch;
     auto store =
         FileStore::create(scratch / "s", {.geometry = {8, 16}, .capacity_bytes = 4096 * 48, .serial = "T"})

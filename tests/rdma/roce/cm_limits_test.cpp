@@ -39,7 +39,7 @@ std::optional<CmId> ask(ConnectionManager& manager, TimeNs now, const Gid& peer,
     return asked;
 }
 
-TEST(RoceCmLimits, APeerThatAsksForPatienceForEverIsGivenUpInBoundedTime) {
+TEST(RoceCmLimits, APeerThatKeepsSendingMraIsAbandonedInBoundedTime) {
     CmOptions options = samples::CmRig::options(1);
     ConnectionManager manager(options);
     ASSERT_TRUE(manager.listen(kService).ok());
@@ -76,7 +76,7 @@ TEST(RoceCmLimits, APeerThatAsksForPatienceForEverIsGivenUpInBoundedTime) {
     EXPECT_EQ(told->reason, RejectReason::kTimeout);
 }
 
-TEST(RoceCmLimits, AListenerThatDoesNotDecideHoldsAPlaceNoLonger) {
+TEST(RoceCmLimits, AnUndecidedListenerReleasesItsHalfOpenEntryAfterATimeout) {
     CmOptions options = samples::CmRig::options(1);
     ConnectionManager manager(options);
     ASSERT_TRUE(manager.listen(kService).ok());
@@ -111,7 +111,7 @@ std::vector<CmId> take_connections(ConnectionManager& manager, const Gid& peer, 
     return got;
 }
 
-TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesAsManyForOthersAndAllPeersSomeForOurOwn) {
+TEST(RoceCmLimits, OnePeerLeavesAsManyConnectionsForOthersAndAllPeersSomeForOurOwn) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     EXPECT_EQ(take_connections(manager, address_of(7), 100, 40).size(), 6u);
@@ -127,7 +127,7 @@ TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesAsManyForOthersAndAllPeersSomeFo
     EXPECT_EQ(manager.open_connections(), 16u);
 }
 
-TEST(RoceCmLimits, AConnectionThatWeEndedIsItsPeersUntilThePeerSaysThatItKnows) {
+TEST(RoceCmLimits, AConnectionThatWeEndedCountsForItsPeerUntilThePeerConfirms) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     const auto got = take_connections(manager, address_of(7), 100, 6);
@@ -144,7 +144,7 @@ TEST(RoceCmLimits, AConnectionThatWeEndedIsItsPeersUntilThePeerSaysThatItKnows) 
     EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u) << "others wait for nobody";
 }
 
-TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
+TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenTheTableIsFull) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     ASSERT_EQ(take_connections(manager, address_of(7), 100, 6).size(), 6u);
@@ -156,7 +156,7 @@ TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
 }
 
-TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereOurOwnHaveMoreThanTheirPlaces) {
+TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenOurOwnExceedTheirShare) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     for (std::uint32_t i = 0; i < 14; ++i)
@@ -169,7 +169,7 @@ TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereOurOwnHaveMoreThanTheirPlaces)
     EXPECT_EQ(manager.half_open(), 2u);
 }
 
-TEST(RoceCmLimits, AddressesOfOneIpv6NetworkHaveTogetherWhatAPeerHasAndLeaveSomeToEachOther) {
+TEST(RoceCmLimits, AddressesOfOneIpv6NetworkShareThePlacesOfOnePeerAndLeaveSomeToEachOther) {
     CmOptions options = small_table();
     options.connections_max = 64;
     ConnectionManager manager(options);
@@ -215,7 +215,7 @@ struct Accepted {
     CmId id = 0;
 };
 
-TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
+TEST(RoceCmLimits, AnAcceptedPeerThatIsAbandonedGetsARejectThatItUnderstands) {
     Accepted one;
     ASSERT_TRUE(next_of_kind(one.manager, CmKind::kReply)) << "which is lost";
     EXPECT_FALSE(one.manager.reject(0, one.id, RejectReason::kInvalidService, {}).ok()) << "it has the REP";
@@ -227,7 +227,7 @@ TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
     EXPECT_EQ(one.heard(*told), RejectReason::kTimeout);
 }
 
-TEST(RoceCmLimits, AnAcceptanceThatHasNotGoneOutIsTakenBackAsARefusalOfTheRequest) {
+TEST(RoceCmLimits, AnUnsentAcceptanceIsWithdrawnAsARejectOfTheRequest) {
     for (const bool unlistened : {true, false}) {
         Accepted one;
         if (unlistened) {

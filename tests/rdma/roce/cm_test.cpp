@@ -60,7 +60,7 @@ TEST(RoceCm, ARequestThatCannotBeServedIsRejectedWithItsReason) {
         << "a limited member of our partition, of which we are a full one";
 }
 
-TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
+TEST(RoceCm, TwoEndsConnectExchangeParametersAndDisconnect) {
     CmRig rig(1, 0);
     ASSERT_TRUE(rig.managers[1].listen(kService).ok());
     EXPECT_FALSE(rig.managers[1].listen(kService).ok());
@@ -100,7 +100,7 @@ TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
     EXPECT_EQ(rig.sent, 5u) << "REQ, REP, RTU, DREQ, DREP";
 }
 
-TEST(RoceCm, NobodyThereASayerOfNoAndAMissingServiceAllEnd) {
+TEST(RoceCm, ConnectingToASilentPeerARefusingPeerOrAMissingServiceEnds) {
     CmRig rig(2, 0);
     ASSERT_TRUE(rig.managers[1].listen(kService).ok());
     CmParameters wrong = parameters(1);
@@ -160,7 +160,7 @@ TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
     EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
 }
 
-TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
+TEST(RoceCm, ARequestIsRepeatedForItsStatedTimeAndOtherMessagesForHalfOfIt) {
     const CmOptions options = CmRig::options(5);
     ConnectionManager manager(options);
     const auto messages_until_closed = [&](TimeNs now) {
@@ -210,7 +210,7 @@ TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
     EXPECT_EQ(messages_until_closed(now), 8u) << "DREQ with its repetitions";
 }
 
-TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
+TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndRefusedRequestsHoldNoPlace) {
     CmOptions options = CmRig::options(5);
     options.half_open_of_peer_max = 4;
     ConnectionManager manager(options);
@@ -239,7 +239,7 @@ TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
     EXPECT_LE(manager.open_connections(), options.connections_max);
 }
 
-TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
+TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForPeersWithFewerConnections) {
     CmOptions options;
     options.connections_max = 256;
     options.half_open_max = 64;
@@ -280,7 +280,7 @@ TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
     for (const CmId id : honest) EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood took it back";
 }
 
-TEST(RoceCm, APeerThatWasConnectedBeforeKeepsAllThatItOpensInAFloodOfFirstRequests) {
+TEST(RoceCm, APeerThatWasConnectedBeforeKeepsItsConnectionsInAFloodOfFirstRequests) {
     CmOptions options;
     options.connections_max = 256;
     options.half_open_max = 64;

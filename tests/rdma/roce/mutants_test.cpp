@@ -33,7 +33,7 @@ TEST_P(RoceMutant, IsFoundByTheSimulatedNetwork) {
 INSTANTIATE_TEST_SUITE_P(Each, RoceMutant, ::testing::Range(1, kMutations + 1));
 
 /// Else a fault might be found that these sources have anyway.
-TEST(RoceUnmutated, WithoutAFaultNothingIsFound) {
+TEST(RoceUnmutated, WithoutAPlantedFaultNoViolationIsFound) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(sim::run(seed).violation, "") << seed;
 }
 

@@ -138,7 +138,7 @@ void say(const char* what, const Load& load, const Outcome& out) {
                 static_cast<unsigned long long>(out.sent));
 }
 
-TEST(RocePacer, PeersThatAskForMegabytesAtOnceOverrunNoQueueOnTheWay) {
+TEST(RocePacer, ConcurrentReadsOfMegabytesOverrunNoQueueInTheNetwork) {
     for (const std::uint64_t speed : {80'000'000u, 100'000'000u, 400'000'000u}) {
         Load load;
         load.bytes_a_second = speed;
@@ -155,7 +155,7 @@ TEST(RocePacer, PeersThatAskForMegabytesAtOnceOverrunNoQueueOnTheWay) {
     }
 }
 
-TEST(RocePacer, TheSpeedOfTheWayIsFoundAndKept) {
+TEST(RocePacer, TheBandwidthOfThePathIsFoundAndKept) {
     for (const std::uint64_t speed : {20'000'000u, 100'000'000u, 300'000'000u, 1'000'000'000u}) {
         Load load;
         load.bytes_a_second = speed;
@@ -169,7 +169,7 @@ TEST(RocePacer, TheSpeedOfTheWayIsFoundAndKept) {
     }
 }
 
-TEST(RocePacer, WhatTheWayCarriesIsUsedInTheEnd) {
+TEST(RocePacer, TheFullBandwidthOfThePathIsEventuallyUsed) {
     Load load;
     load.reads = 400;
     load.bytes_a_second = 2'000'000'000;
@@ -179,7 +179,7 @@ TEST(RocePacer, WhatTheWayCarriesIsUsedInTheEnd) {
     EXPECT_GE(pacer.rate(), 1'000'000'000u);
 }
 
-TEST(RocePacer, ARequesterThatAsksForWhatItHasRoomForIsNotHeldBack) {
+TEST(RocePacer, ARequesterThatReadsOnlyWhatItCanBufferIsNotSlowedDown) {
     Load load;
     load.window_packets = 64 * 1024 / kMtu;
     load.reads = 100;
@@ -191,7 +191,7 @@ TEST(RocePacer, ARequesterThatAsksForWhatItHasRoomForIsNotHeldBack) {
     EXPECT_EQ(paced.dropped, 0u);
 }
 
-TEST(RocePacer, WhatComesBehindAPacedReadWaitsForItAndIsThenSaid) {
+TEST(RocePacer, ResponsesBehindAPacedReadWaitForItAndAreThenSent) {
     Pacer pacer;
     Reader reader(4096, 4, 2, &pacer);
     Request send;

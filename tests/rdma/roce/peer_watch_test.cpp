@@ -10,7 +10,7 @@ namespace {
 using Verdict = PeerWatch::Verdict;
 constexpr TimeNs kLater = PeerWatch::kConfirmNs;
 
-TEST(PeerWatch, OneMessageAsksAndASecondOneEndsNoSoonerThanALivingPeerAnswers) {
+TEST(PeerWatch, OnePortUnreachableMessageProbesThePeerAndASecondEndsItOnlyAfterTimeForAnAnswer) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(1000), Verdict::kProbe);
     EXPECT_TRUE(watch.doubted());
@@ -19,7 +19,7 @@ TEST(PeerWatch, OneMessageAsksAndASecondOneEndsNoSoonerThanALivingPeerAnswers) {
     EXPECT_EQ(watch.refused(1000 + kLater), Verdict::kEnded);
 }
 
-TEST(PeerWatch, APacketOfThePeerMakesTheNextMessageTheFirst) {
+TEST(PeerWatch, APacketOfThePeerResetsTheCountOfMessages) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(1000), Verdict::kProbe);
     watch.heard(1000 + kLater - 1);
@@ -28,7 +28,7 @@ TEST(PeerWatch, APacketOfThePeerMakesTheNextMessageTheFirst) {
     EXPECT_EQ(watch.refused(1000 + 2 * kLater), Verdict::kEnded);
 }
 
-TEST(PeerWatch, ADoubtedPeerIsAskedAgainAndMoreRarelyWithEachTime) {
+TEST(PeerWatch, ASuspectedPeerIsProbedWithIncreasingIntervals) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(0), Verdict::kProbe);
     TimeNs before = 0;
@@ -43,7 +43,7 @@ TEST(PeerWatch, ADoubtedPeerIsAskedAgainAndMoreRarelyWithEachTime) {
     EXPECT_EQ(pauses, (std::vector<TimeNs>{1, 2, 4, 8, 8, 8}));
 }
 
-TEST(PeerWatch, OnlyAPeerThatOwesMessagesIsAskedForItsSilence) {
+TEST(PeerWatch, OnlyASilentPeerThatOwesAnswersIsProbed) {
     PeerWatch watch;
     EXPECT_FALSE(watch.probe_due(5 * kSecondNs, false));
     EXPECT_EQ(watch.next_deadline(), kNever);
@@ -59,7 +59,7 @@ TEST(PeerWatch, OnlyAPeerThatOwesMessagesIsAskedForItsSilence) {
 
 class Probed : public samples::Rig {};
 
-TEST_F(Probed, OnlyNumbersThatWereSentAndAreNotAnsweredAreUnanswered) {
+TEST_F(Probed, OnlySentAndUnacknowledgedPacketNumbersCountAsUnanswered) {
     EXPECT_FALSE(requester->probe()) << "nothing was sent";
     post(RequestKind::kWrite, 3 * samples::kMtu);
     EXPECT_FALSE(requester->unanswered(0xFFFFFE)) << "posted, not sent";
@@ -86,7 +86,7 @@ TEST_F(Probed, WhatIsUnacknowledgedIsSentAgainAtOnceAndItsTimeoutStays) {
     EXPECT_EQ(node.memory[0], std::byte{0x5A});
 }
 
-TEST_F(Probed, ADuplicateAsksWhereNothingIsUnacknowledgedAndIsNotExecuted) {
+TEST_F(Probed, WithNothingUnacknowledgedTheProbeIsADuplicateThatIsNotExecuted) {
     node.posted = 2;
     post(RequestKind::kSend, 10);
     to_responder(0, requests(0));

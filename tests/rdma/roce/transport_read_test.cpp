@@ -10,7 +10,7 @@ namespace {
 using RoceTransport = Rig;
 
 // Its answers come as fast as the peer can send, so what is asked for is what our own side has room for.
-TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
+TEST_F(RoceTransport, ALongReadIsRequestedInPiecesThatFitTheWindow) {
     RequesterOptions options = out(0xFFFFFE);
     options.window_packets = 8;
     options.reads_max = 3;
@@ -45,7 +45,7 @@ TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
 }
 
 // The peer has its own count of messages, in which each piece of a READ is one.
-TEST_F(RoceTransport, CreditsAreCountedInMessagesThatThePeerHasSeen) {
+TEST_F(RoceTransport, CreditsAreCountedFromMessagesThatThePeerHasReceived) {
     RequesterOptions options = out(0xFFFFFE);
     options.window_packets = 8;
     requester = std::make_unique<Requester>(options);
@@ -72,7 +72,7 @@ TEST_F(RoceTransport, CreditsAreCountedInMessagesThatThePeerHasSeen) {
 }
 
 // Who did not answer in time may not have got to what it has in its buffer: it is not sent all of it again.
-TEST_F(RoceTransport, AfterATimeoutTwoPacketsGoOutAndTwiceAsManyWithEachAnswer) {
+TEST_F(RoceTransport, AfterATimeoutTwoPacketsAreSentAndTwiceAsManyAfterEachAnswer) {
     post(RequestKind::kWrite, 16 * kMtu);
     ASSERT_EQ(requests(0).size(), 16u);
     TimeNs now = requester->next_deadline();

@@ -14,7 +14,7 @@ using rig::FakeAcceptor;
 using rig::FakeEndpoint;
 using rig::Pair;
 
-TEST(Crowd, APeerThatTakesAllItGetsLeavesRoomForAnotherAndForOurOwnConnections) {
+TEST(Crowd, APeerWithAllAllowedConnectionsLeavesRoomForAnotherPeerAndOurOwn) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     acceptor.memory_bytes = 64;

@@ -108,7 +108,7 @@ TEST_F(Ended, AllItsConnectionsFailBeforeTheTimeoutsOfAnyHaveRunOut) {
     EXPECT_EQ(peers_ended(), 1u);
 }
 
-TEST_F(Ended, AConnectionFailsWhosePeerHadTakenAMessageAndOwesAnAnswer) {
+TEST_F(Ended, AConnectionFailsWhosePeerAcceptedAMessageAndOwesAnAnswer) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kSend, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     ASSERT_TRUE(left.bad.empty());
@@ -117,7 +117,7 @@ TEST_F(Ended, AConnectionFailsWhosePeerHadTakenAMessageAndOwesAnAnswer) {
     EXPECT_EQ(left.failed, mlx5::kTransportRetryExceeded);
 }
 
-TEST_F(Ended, APeerThatOwesAnAnswerForLongIsAskedAndStays) {
+TEST_F(Ended, APeerThatOwesAnAnswerForLongIsProbedAndStaysConnected) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kSend, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     watcher.await(6);  // probes
@@ -128,7 +128,7 @@ TEST_F(Ended, APeerThatOwesAnAnswerForLongIsAskedAndStays) {
     EXPECT_EQ(acceptor.endpoints[0]->messages, 1u) << "a probe is executed by nobody";
 }
 
-TEST_F(Ended, WhatIsSaidOfAPacketThatIsAnsweredEndsNothing) {
+TEST_F(Ended, AnIcmpErrorForAnAnsweredPacketEndsNoConnection) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     const auto quoted = watcher.await(1);
@@ -142,7 +142,7 @@ TEST_F(Ended, WhatIsSaidOfAPacketThatIsAnsweredEndsNothing) {
     EXPECT_EQ(watcher.count(), sent) << "and nothing is sent again";
 }
 
-TEST_F(Ended, WhatIsSaidByOthersOrOfOtherPacketsEndsNothing) {
+TEST_F(Ended, IcmpErrorsFromOthersOrForOtherPacketsEndNoConnection) {
     watcher.deaf = true;
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     const auto quoted = watcher.await(1);
@@ -163,7 +163,7 @@ TEST_F(Ended, WhatIsSaidByOthersOrOfOtherPacketsEndsNothing) {
     EXPECT_TRUE(left.bad.empty());
 }
 
-TEST_F(Ended, APeerThatAnswersInBetweenStays) {
+TEST_F(Ended, APeerThatAnswersInBetweenStaysConnected) {
     for (std::uint32_t i = 1; i <= 3; ++i) {
         watcher.deaf = true;
         const std::uint32_t before = watcher.count();
@@ -182,7 +182,7 @@ TEST_F(Ended, APeerThatAnswersInBetweenStays) {
     EXPECT_EQ(peers_ended(), 0u);
 }
 
-TEST_F(Ended, WhoeverIsStartedThereAnewIsConnectedWith) {
+TEST_F(Ended, ARestartedPeerAtTheSameAddressCanBeConnected) {
     end_right();
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     ASSERT_TRUE(failed(left));

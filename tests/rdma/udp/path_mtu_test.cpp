@@ -47,7 +47,7 @@ bool kernel_believes_that_they_fit(const std::string& own, const std::string& pe
 /// A kernel that believes it does so at once.
 constexpr auto kDeceivedWithin = std::chrono::seconds(10);
 
-TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
+TEST(PathMtu, ForgedByAnAttackerStopsNoPayload) {
     const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
     Pair pair(4096, 4096, own, peer);
     if (!forge_fragmentation_needed(own, peer, pair.port(), 600)) GTEST_SKIP() << "no CAP_NET_RAW";
@@ -69,7 +69,7 @@ TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
     if (!deceived) GTEST_SKIP() << "this kernel was not deceived: what was written proves nothing";
 }
 
-TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
+TEST(PathMtu, ForgedMessagesDoNotSuppressWarningsAboutUnsentPackets) {
     const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
     constexpr std::uint16_t kForgedPort = 47'915;
     const auto socket = PacketSocket::open(*parse_address(own), kForgedPort, 1u << 20).value();

@@ -257,7 +257,7 @@ TEST(Pacing, ManyConnectionsDoNotOverrunASmallReceiveBuffer) {
     EXPECT_EQ(overruns, 0u);
 }
 
-TEST(Death, APeerThatVanishesIsNoticedByWhoeverWantsSomethingOfIt) {
+TEST(Death, APeerThatVanishesIsDetectedByEveryoneWithPendingRequests) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
@@ -299,7 +299,7 @@ TEST(Death, ADriverThatIsClosedRightAfterItsLinksTellsTheirPeers) {
     }
 }
 
-TEST(Death, APeerThatCameBackEndsWhatItLostWhenItConnectsAgain) {
+TEST(Death, ARestartedPeerEndsItsOldConnectionsWhenItConnectsAgain) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
@@ -352,7 +352,7 @@ TEST(Death, AWrongKeyEndsTheConnectionOnBothSidesWithItsReason) {
     pair.right.driver->unlisten(4420);
 }
 
-TEST(Death, ClosingInTheMiddleOfTrafficCallsNobodyAfterwards) {
+TEST(Death, ClosingDuringTrafficMakesNoCallbackAfterwards) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     acceptor.receives = 64;

@@ -69,11 +69,11 @@ void expect_the_other_goes_on(End end) {
     pair.right.driver->unlisten(4420);
 }
 
-TEST(Room, ThatALinkLeavesWhichIsClosedHereGoesToWhoWaits) {
+TEST(Room, OfALinkClosedLocallyGoesToAWaitingConnection) {
     expect_the_other_goes_on([](FakeEndpoint& first, FakeEndpoint&) { first.close(); });
 }
 
-TEST(Room, ThatALinkLeavesWhichItsPeerEndsGoesToWhoWaits) {
+TEST(Room, OfALinkClosedByItsPeerGoesToAWaitingConnection) {
     expect_the_other_goes_on([](FakeEndpoint&, FakeEndpoint& peer) { peer.close(); });
 }
 

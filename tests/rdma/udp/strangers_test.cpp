@@ -61,7 +61,7 @@ bool send_until_readable(PacketSocket& socket, const IpAddress& itself) {
     return false;
 }
 
-TEST(PacketSocket, HasNothingOfWhatOthersWereSentWhileItWasOpened) {
+TEST(PacketSocket, ReceivesNoPacketsOfOtherSocketsWhileItIsOpened) {
     const auto ours = parse_address(gnstor::test::loopback_address(2));
     const auto theirs = parse_address(gnstor::test::loopback_address(3));
     ASSERT_TRUE(ours.ok() && theirs.ok());
