@@ -218,7 +218,7 @@ TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
         }
         fill_tagged(kMe, data.data(), 1, 0, 64, tag_of(0, round));
         const ChannelRef ch = client->channel(round % 2).ref();
-        // The next one may be lost at any moment, where a busy machine lets the proxy wait.
+        // The next one may be lost at any moment, where a busy machine delays the thread that renews it.
         const auto write_and_read = [&] {
             const Status written = volume->ref().write(kMe, ch, 0, 64, data.data(), late());
             return nvme::ok(written) ? volume->ref().read(kMe, ch, 0, 64, back.data(), late()) : written;

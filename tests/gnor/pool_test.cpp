@@ -1,5 +1,5 @@
 // pool_test.cpp: a channel's pool under many lanes: CPU lanes and test warps; growth under running lanes, by
-// a host thread in the proxy's place; what holds when nothing is left.
+// a host thread that grows the pool as the client would; what holds when nothing is left.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -56,7 +56,7 @@ TEST_P(PoolTestWarps, EachMemberGetsItsOwnBuffer) {
 
 /// Runs a kernel on CPU lanes while this thread grows pools that lanes ask for. How often they grew.
 template <class Kernel>
-std::uint32_t launch_beside_proxy(Bench& b, std::uint32_t blocks, std::uint32_t workers, Kernel kernel) {
+std::uint32_t launch_beside_growth(Bench& b, std::uint32_t blocks, std::uint32_t workers, Kernel kernel) {
     simt::LaunchOptions o;
     o.cpu_workers = workers;
     auto run = simt::launch_async(simt::LanesKind::kCpu, blocks, 1, kernel, o).value();
@@ -74,7 +74,7 @@ TEST(PoolGrowth, APoolDoublesUnderRunningLanesAndItsMemoryIsRegistered) {
         PoolBench b(pool_options(256u << 10, 4u << 20));
         const std::uint32_t warps = 1024 / blocks;  // 4 MiB in all
         const std::uint32_t grown =
-            launch_beside_proxy(b, warps, warps, PoolGrows{b.common, b.counter(), warps, blocks});
+            launch_beside_growth(b, warps, warps, PoolGrows{b.common, b.counter(), warps, blocks});
         EXPECT_EQ(grown, 4u) << "256 KiB, 512 KiB, 1, 2, 4 MiB";
         EXPECT_EQ(b.rig.channels[0]->pool_bytes(), 4u << 20);
         b.expect_whole(warps * 4, false);
@@ -87,7 +87,7 @@ TEST(PoolGrowth, LanesOfAllSizesGrowItToItsLimitAndNoFurther) {
     // Where this thread stands still, the lanes are done before it has grown anything: then they run again.
     std::uint32_t grown = 0;
     for (const Deadline end = late(); grown < 3 && !end.passed();)
-        grown += launch_beside_proxy(b, 64, 16, PoolMix{b.common, b.owners(), 200, 256, kLong});
+        grown += launch_beside_growth(b, 64, 16, PoolMix{b.common, b.owners(), 200, 256, kLong});
     EXPECT_GE(grown, 3u) << "a request of 1 MiB fits the step of 1 MiB first";
     b.expect_whole(64 * 200);
     count("gnor_pool_growths", grown);
@@ -97,7 +97,7 @@ TEST(PoolGrowth, WritesOfUnregisteredMemoryAreBufferedInGrownSteps) {
     Bench b(pool_options(256u << 10, 4u << 20), 64, kWarpStride);
     std::uint32_t grown = 0;
     for (const Deadline end = late(); grown == 0 && !end.passed();)
-        grown += launch_beside_proxy(b, 64, 16, WarpsWriteAndRead{b.common, 6, 32, false});
+        grown += launch_beside_growth(b, 64, 16, WarpsWriteAndRead{b.common, 6, 32, false});
     b.expect_good(64 * 12);
     b.rig.expect_clean();
     EXPECT_GT(b.rig.channels[0]->pool_bytes(), 256u << 10);
