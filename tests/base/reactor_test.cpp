@@ -305,7 +305,7 @@ TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrWakeIsCalled) {
         reactor->wake();
     }
     EXPECT_LT(wall_ns() - began, kRounds * 250'000'000ull)
-        << "packets waited for sleeps to end by themselves";
+        << "packets did not wake the reactor, which slept until its sleep time was over";
     reactor->unwatch(pipe.fd());
     // Back on the futex: nothing but the end of the sleep, or a wake(), brings the poller to look.
     reactor->run([] {});
@@ -329,7 +329,7 @@ TEST(Reactor, AlsoSleepsWhileItWatchesDescriptors) {
     const std::uint64_t began = wall_ns(), polls = idle.polls();
     idle.await_more(2);
     const std::uint64_t rounds = idle.polls() - polls;
-    EXPECT_LT(rounds, 3 + 10 * (wall_ns() - began) / 1'000'000'000u) << "it spins";
+    EXPECT_LT(rounds, 3 + 10 * (wall_ns() - began) / 1'000'000'000u) << "the reactor polls without sleeping";
     reactor->remove(idle);
     reactor->unwatch(pipe.fd());
 }

@@ -16,7 +16,7 @@ TEST(Say, AClosedStreamNeitherEndsTheProgramNorSetsItsErrorFlag) {
     ASSERT_NE(full, nullptr);
     say(full, "{}\n", "lost");
     EXPECT_EQ(std::ferror(full), 0);
-    EXPECT_EQ(std::fflush(full), 0) << "nothing of it is left to be written";
+    EXPECT_EQ(std::fflush(full), 0) << "the stream still holds unwritten text";
     std::fclose(full);
 }
 

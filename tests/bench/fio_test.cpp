@@ -44,7 +44,7 @@ TEST(Fio, OutputWithoutAResultIsRefused) {
           R"({"jobs": [{"error": 0, "read": {"runtime": "long", "total_ios": 5}}]})",
           R"({"jobs": [{"error": 22, "read": {"runtime": 10, "total_ios": 5}}]})"})
         EXPECT_FALSE(fio_repeat(output, false).ok()) << output;
-    EXPECT_FALSE(fio_repeat(kOutput, true).ok()) << "no write was measured";
+    EXPECT_FALSE(fio_repeat(kOutput, true).ok()) << "fio's output contains no write";
 }
 
 }  // namespace

@@ -78,7 +78,8 @@ TEST(ModelVerdict, ABusyHostExplainsOnlyItsOwnDelayAndNeverALowRate) {
     EXPECT_EQ(verdict_of(crowded, 24'000, 41'000), Verdict::kWithin);
     EXPECT_EQ(verdict_of(crowded, 24'000, 120'000), Verdict::kLatencyOfTheHost);
     EXPECT_EQ(verdict_of(crowded, 24'000, 140'000 * 1.04), Verdict::kLatencyOutside);
-    EXPECT_EQ(verdict_of(crowded, 24'000, 38'000), Verdict::kLatencyOutside) << "earlier than the drive";
+    EXPECT_EQ(verdict_of(crowded, 24'000, 38'000), Verdict::kLatencyOutside)
+        << "a latency below that of the drive is outside";
     EXPECT_EQ(verdict_of(crowded, 20'000, 41'000), Verdict::kRateOutside);
     crowded.host_crowded_ns = 0;
     EXPECT_EQ(verdict_of(crowded, 24'000, 120'000), Verdict::kLatencyOutside);

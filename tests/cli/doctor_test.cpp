@@ -110,7 +110,7 @@ TEST(Doctor, WarnsIfPacketsOfLinuxHostsCannotBeVerified) {
     f.raw_socket_error = EPROTONOSUPPORT;
     expect_found(f, "raw-socket", Verdict::kWarning, {"not supported", "raw IPv4 sockets"});
     f.ports = {{"fd00::1"}};
-    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kGood) << "IPv6 needs none";
+    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kGood) << "IPv6 needs no raw socket";
     f.ports.push_back({"10.0.0.1"});
     EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kWarning);
 }
@@ -237,7 +237,8 @@ TEST(Doctor, NamesANodeOfAnotherVersionAndIgnoresNodesOfUnknownVersion) {
     f.parts.push_back({"node-1 at 10.0.0.2", "1.1.0"});
     expect_found(f, "versions", Verdict::kProblem,
                  {"of version 1.2.3", "node-1 at 10.0.0.2 of 1.1.0", "start what differs again"});
-    EXPECT_EQ(finding(f, "versions").found.find("node-0"), std::string::npos) << "the odd one alone";
+    EXPECT_EQ(finding(f, "versions").found.find("node-0"), std::string::npos)
+        << "only the node of another version may be named";
     f.daemon_version = "1.0.0";
     expect_found(f, "versions", Verdict::kProblem, {"gnstord of 1.0.0", "node-1"});
     f.daemon_version.reset();
@@ -332,8 +333,8 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     EXPECT_EQ(f.huge_pages_free, 3u);
     EXPECT_EQ(f.ip6tables, "six");
     EXPECT_EQ(read({"10.0.0.1", "fd00::1"}).ip6tables, "six");
-    EXPECT_FALSE(read({"10.0.0.1"}).ip6tables) << "no IPv6 is asked for";
-    ASSERT_EQ(f.interfaces.size(), 1u) << "any address: all but the loopback";
+    EXPECT_FALSE(read({"10.0.0.1"}).ip6tables) << "ip6tables must not be read if there is no IPv6 address";
+    ASSERT_EQ(f.interfaces.size(), 1u) << "for the wildcard address, all interfaces except the loopback";
     EXPECT_EQ(f.interfaces[0].name, "eth7");
     EXPECT_EQ(f.interfaces[0].mtu, 1500u);
     ASSERT_EQ(read({"127.0.0.9"}).interfaces.size(), 1u);
@@ -350,7 +351,7 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
 
 TEST_F(DoctorFactsTest, ReportsWhetherARawSocketMayBeOpened) {
     EXPECT_EQ(read().raw_socket_error, 0);
-    EXPECT_EQ(read().program, "gnstor") << "no proc, no path";
+    EXPECT_EQ(read().program, "gnstor") << "without /proc the path of the program is unknown";
     raw_socket_error = EPERM;
     fs::create_directories(root / "proc/self");
     fs::create_symlink("/opt/gnstor", root / "proc/self/exe");
@@ -403,16 +404,16 @@ TEST_F(DoctorFactsTest, ThePortHolderIsLookedUpByAddressAndAForeignProcessIsRepo
     tables(ours + other, "");
     EXPECT_EQ(holder("127.0.0.1"), "gnstor");
     EXPECT_EQ(holder("127.0.0.9"), "stranger");
-    EXPECT_EQ(holder("127.0.0.5"), "") << "neither is there";
-    EXPECT_EQ(holder("0.0.0.0"), "stranger") << "one of ours hides no other";
+    EXPECT_EQ(holder("127.0.0.5"), "") << "no process holds the port";
+    EXPECT_EQ(holder("0.0.0.0"), "stranger") << "a GNStor process must not hide a foreign one";
     tables(ours, "2: 00000000000000000000000000000000:12B7" + tail + "22 2\n");
-    EXPECT_EQ(holder("127.0.0.5"), "stranger") << "any address is this one too";
+    EXPECT_EQ(holder("127.0.0.5"), "stranger") << "a socket on the wildcard address also holds this address";
     tables(ours, "2: 000000FD000000000000000001000000:12B7" + tail + "22 2\n");
     EXPECT_EQ(holder("fd00::1"), "stranger");
     EXPECT_EQ(holder("fd00::2"), "");
     EXPECT_EQ(holder("127.0.0.1"), "gnstor");
     fs::remove(root / "proc/222/fd/3");
-    EXPECT_EQ(holder("0.0.0.0"), "") << "nor one that is not to be seen";
+    EXPECT_EQ(holder("0.0.0.0"), "") << "a process that cannot be inspected has no name";
 }
 
 TEST_F(DoctorFactsTest, ReadsTheSuperblocksOfStores) {

@@ -104,15 +104,15 @@ TEST(FloorTracker, AnUnresolvedWriteHoldsTheFloorHoweverManySequencesFollow) {
     ring.resolve(8, kResolvedBits - 1);  // all but 7
     ring.taken = 7 + kResolvedBits - 1;
     EXPECT_EQ(ring.look(), 6u);
-    EXPECT_FALSE(ring.tracker.overrun()) << "6 and all of a ring";
+    EXPECT_FALSE(ring.tracker.overrun()) << "sequence 6 and a whole ring above it fit";
     ring.taken += 1;  // on the bit of 7, and not resolved either
     EXPECT_EQ(ring.look(), 6u);
     EXPECT_TRUE(ring.tracker.overrun());
-    EXPECT_EQ(ring.look(), 6u) << "the bits look as if both were resolved";
+    EXPECT_EQ(ring.look(), 6u) << "the bits of the reused word must not count for the old sequence";
     ring.resolve(7);
     EXPECT_EQ(ring.look(), 6u);
     ring.resolve(ring.taken);
-    EXPECT_EQ(ring.look(), ring.taken) << "every word says so";
+    EXPECT_EQ(ring.look(), ring.taken) << "all sequences are resolved";
     EXPECT_FALSE(ring.tracker.overrun());
 }
 

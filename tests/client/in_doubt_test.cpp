@@ -90,7 +90,7 @@ TEST_F(FloorOfCalls, AChangeThatOneReplicaMadeAndTheOtherRefusedHoldsIt) {
             serve();
             ASSERT_EQ(v.write(kMe, ch, 1, 1, buffer, late()), Status::kSuccess);
             EXPECT_EQ(floor(), 0u) << nvme::status_name(s) << " by replica " << rank;
-            EXPECT_EQ(words[gnor::kResolvedWords], 1u) << "the opening knows that it is for good";
+            EXPECT_EQ(words[gnor::kResolvedWords], 1u) << "the refusal is final and must be counted";
         }
 }
 
@@ -207,12 +207,12 @@ TEST_F(FloorOfLaterEnds, RequestsWhoseReplicasMayDifferStayInDoubt) {
         begin();
         for (const std::uint32_t rank : {0u, 1u}) replica(0, rank).set_rule(always(Status::kStaleMap));
         EXPECT_EQ(send(way, 0, 1), Status::kStaleMap);
-        EXPECT_EQ(floor(), 1u) << "no drive has it, way " << way;
+        EXPECT_EQ(floor(), 1u) << "no drive has executed the write; kind of call " << way;
         replica(0, 0).set_rule({});
         EXPECT_EQ(send(way, 0, 1), Status::kStaleMap);
         serve();
         EXPECT_EQ(send(way, 0, 1), Status::kSuccess);
-        EXPECT_EQ(floor(), 1u) << "one drive has it, way " << way;
+        EXPECT_EQ(floor(), 1u) << "one drive has executed the write; kind of call " << way;
         EXPECT_EQ(words[gnor::kResolvedWords], 1u);
     }
 }

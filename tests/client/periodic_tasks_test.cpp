@@ -98,8 +98,9 @@ TEST(PeriodicTasks, ATaskThatTheThreadSleepsForMayBeRemoved) {
     std::atomic<std::uint64_t> runs{0};
     PeriodicTasks tasks;
     for (std::uint64_t i = 1; i <= 50; ++i) {
-        const auto soonest = tasks.add(1h, [] { ADD_FAILURE() << "not for an hour"; });
-        const auto later = tasks.add(2h, [] { ADD_FAILURE() << "not for two"; });
+        const auto soonest =
+            tasks.add(1h, [] { ADD_FAILURE() << "a task with a period of 1 h ran at once"; });
+        const auto later = tasks.add(2h, [] { ADD_FAILURE() << "a task with a period of 2 h ran at once"; });
         tasks.remove(soonest);
         const auto now = tasks.add(0ms, [&] { ++runs; });  // wakes the thread out of its wait
         wait_until(runs, runs.load() + 1);
@@ -113,7 +114,7 @@ TEST(PeriodicTasks, MayBeDestroyedWhileTasksAreRegistered) {
     {
         PeriodicTasks tasks;
         (void)tasks.add(1ms, [&] { ++runs; });
-        (void)tasks.add(24h, [&] { ADD_FAILURE() << "not for a day"; });
+        (void)tasks.add(24h, [&] { ADD_FAILURE() << "a task with a period of 24 h ran at once"; });
         wait_until(runs, 1);
     }
     SUCCEED();

@@ -52,7 +52,8 @@ TEST_F(Renewal, TheOpeningContinuesInTheNextEpochAndDrivesDropItsTombstones) {
     EXPECT_EQ(before.write(kMe, ch, 1, 1, data.data(), late()), Status::kStaleEpoch);
     const VolumeRef now = volume->ref();
     for (std::uint32_t i = 0; i < 200; ++i) ASSERT_EQ(now.trim(kMe, ch, 16 * i, 4, late()), Status::kSuccess);
-    EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones() << " are left";
+    EXPECT_TRUE(eventually([&] { return tombstones() == 0; }))
+        << tombstones() << " tombstones are left on the drives";
     EXPECT_FALSE(volume->floor_is_held());
     EXPECT_TRUE(volume->lease_held());
     GN_ASSERT_OK(volume->release());
@@ -130,7 +131,7 @@ TEST_F(Renewal, ARenewalWhoseAnswerIsLostIsRepeated) {
     EXPECT_TRUE(volume->renewing());
     GN_ASSERT_OK(volume->renew());
     EXPECT_FALSE(volume->renewing());
-    EXPECT_EQ(volume->ref().epoch, first + 3) << "two epochs were begun that nobody used";
+    EXPECT_EQ(volume->ref().epoch, first + 3) << "two epochs were opened in between without being used";
     EXPECT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
     // One that somebody else had meanwhile is not taken back.
     control.after = 1;
@@ -222,7 +223,7 @@ TEST(OpeningFloorTells, WhyTheFloorDoesNotAdvance) {
         EXPECT_EQ(floor->look_at(now, 1), "") << "once";
         return said;
     };
-    EXPECT_EQ(look_late(), "") << "an opening at rest";
+    EXPECT_EQ(look_late(), "") << "an idle opening has nothing to report";
     *floor->last_sequence(false) = 1;
     EXPECT_NE(look_late().find("write 1 of this opening has not ended"), std::string::npos);
     gnor::mark_resolved(floor->resolved(false), 1, 1);

@@ -57,7 +57,7 @@ TEST(Access, TheTokenIsReadFromTheBearerHeader) {
         EXPECT_EQ(status(bad), 401) << bad;
     EXPECT_EQ(status("", "/healthz"), 200);
     EXPECT_EQ(status("", "/healthz/"), 401);
-    EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket wants none";
+    EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket needs no token";
     EXPECT_EQ(status("Bearer " + kToken, "/v1/status", "http://evil.example"), 403);
     EXPECT_EQ(status("", "/v1/status", "null", ""), 403);
 }
@@ -173,7 +173,7 @@ TEST_F(AccessOverHttp, TcpServesOnlyRequestsThatCarryTheToken) {
         EXPECT_EQ(c.register_client("mallory").error().code, Errc::kPermission);
         EXPECT_EQ(c.delete_volume(1, "v").error().code, Errc::kPermission);
     }
-    EXPECT_EQ(control->inspect().clients.size(), 1u) << "what was refused was carried out";
+    EXPECT_EQ(control->inspect().clients.size(), 1u) << "a refused request was executed";
 }
 
 TEST_F(AccessOverHttp, TheUnixSocketHasTheRequestedModeAndNeedsNoToken) {

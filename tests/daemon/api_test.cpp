@@ -50,7 +50,8 @@ class ApiTest : public ::testing::Test {
             const json& responses = spec->at("responses");
             const std::string code = std::to_string(response.status);
             EXPECT_TRUE(responses.contains(code))
-                << request.method << " " << request.target << " answers undeclared " << code;
+                << request.method << " " << request.target
+                << " answers with a status that the document does not declare: " << code;
             if (responses.contains(code)) {
                 const json& schema = responses.at(code).at("content").begin().value().at("schema");
                 const auto good = check_schema(document, schema, answer, "answer");
@@ -191,7 +192,7 @@ TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
                                      .substr(21);
         const json& schema = document.at("components").at("schemas").at(name);
         EXPECT_EQ(body.size(), schema.at("properties").size())
-            << target << ": a field of the document is not tried here";
+            << target << ": the document has a field that this test does not try";
         for (const auto& [field, value] : body.items()) {
             for (const json& bad : wrong) {
                 if (bad.is_boolean() && value.is_boolean()) continue;
@@ -251,7 +252,7 @@ TEST_F(ApiTest, GarbageIsRefusedWithAnErrorMessage) {
         raw(400, {"DELETE", std::string("/v1/volumes/v?") + query, "", ""});
     raw(400, {"GET", "/healthz?verbose=1", "", ""});
     raw(400, {"GET", "/healthz", "application/json", "{}"});
-    EXPECT_EQ(control->list_volumes()->size(), 1u) << "nothing of all this changed anything";
+    EXPECT_EQ(control->list_volumes()->size(), 1u) << "a refused request changed a volume";
 }
 
 TEST_F(ApiTest, RandomlyDamagedRequestsGetOnlyDeclaredAnswers) {

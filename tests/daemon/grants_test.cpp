@@ -48,7 +48,7 @@ TEST_F(GrantsTest, AChangeWaitsUntilTheGrantOfAnUnresponsiveDriveHasEnded) {
     EXPECT_EQ(pending(), 0u);
     EXPECT_EQ(epoch_on(1), epoch());
     EXPECT_LT(epoch_on(2), epoch());
-    EXPECT_TRUE(open(alice, "v").ok()) << "nor does the next one wait any more";
+    EXPECT_TRUE(open(alice, "v").ok()) << "the next opening must not wait either";
 }
 
 TEST_F(GrantsTest, IfGrantsDoNotExpireAChangeWaitsForEveryDrive) {
@@ -108,7 +108,7 @@ TEST_F(GrantsTest, AStartWaitsForGrantsThatThePreviousDaemonMayHaveGiven) {
     ASSERT_TRUE(again.ok()) << again.error().message;
     manager = std::move(again).value();
     manager->tick(now);
-    EXPECT_FALSE(open(alice, "v").ok()) << "a start knows of no grant that has ended";
+    EXPECT_FALSE(open(alice, "v").ok()) << "after a start the daemon cannot know that a grant has ended";
     let_pass(kBoundMs - 1);
     EXPECT_EQ(pending(), 1u);
     let_pass(1);
@@ -149,7 +149,8 @@ TEST_F(GrantsTest, AChangeRepeatedAfterARestartWaitsForTheMissingDrive) {
     ASSERT_TRUE(again.ok()) << again.error().message;
     manager = std::move(again).value();
     manager->tick(now);
-    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok()) << "the missing drive may serve by its grant";
+    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok())
+        << "the missing drive may still serve under its grant";
     EXPECT_TRUE(open(alice, "v", client::OpenMode::kRead).ok()) << "reading waits for no drive that is away";
     let_pass(kBoundMs - 1);
     EXPECT_EQ(pending(), 1u);
@@ -188,7 +189,7 @@ TEST_F(GrantsTest, ClientsGetANewMapWhenDrivesWithoutItHaveNoGrantLeft) {
     EXPECT_FALSE(manager->array().ok());
     let_pass(1);
     EXPECT_TRUE(manager->array().ok());
-    EXPECT_FALSE(manager->info(now).map_in_force) << "not by the last word of every drive";
+    EXPECT_FALSE(manager->info(now).map_in_force) << "the map is not in force before every drive confirms it";
 }
 
 TEST_F(GrantsTest, AStartFailsWithAnErrorIfTheTermCannotBeRaised) {
@@ -197,11 +198,11 @@ TEST_F(GrantsTest, AStartFailsWithAnErrorIfTheTermCannotBeRaised) {
         array.boot();
         array.flash[1]->term = term;
         expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "reset-term --term");
-        EXPECT_EQ(array.flash[0]->term, 1u) << "and nothing was sent";
+        EXPECT_EQ(array.flash[0]->term, 1u) << "the term must not be sent to a drive";
     }
     array.flash[1]->term = 1;
     start();
-    EXPECT_EQ(manager->term(), 2u) << "nor stored";
+    EXPECT_EQ(manager->term(), 2u) << "the term must not be stored";
     lose_store();
     array.flash[1]->term = ~0ull;
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "term");

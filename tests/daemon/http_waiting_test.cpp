@@ -96,7 +96,7 @@ TEST_F(HttpWaitingTest, OnlyAsManyConnectionsAsNeededAreClosedTheLongestIdleFirs
     Peer asking = peer();  // one too many
     asking.send(kAsk);
     EXPECT_EQ(asking.answer().rfind("HTTP/1.1 200", 0), 0u);
-    EXPECT_EQ(silent[0].end(), "") << "it has waited longest";
+    EXPECT_EQ(silent[0].end(), "") << "the connection that is idle longest must be closed";
     for (std::size_t i = 1; i < silent.size(); ++i) EXPECT_TRUE(silent[i].is_open()) << i;
     EXPECT_TRUE(known.is_open());
     const std::vector<Peer> more = crowd(50, "");
@@ -115,7 +115,7 @@ TEST_F(HttpWaitingTest, PeersWithEarlierRequestsDoNotCauseANewConnectionToBeClos
     slow.send(kHalfHead);
     EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u);
     EXPECT_EQ(asked[0].end(), "");
-    EXPECT_TRUE(slow.is_open()) << "it was the only one that had asked nothing";
+    EXPECT_TRUE(slow.is_open()) << "the only connection without an earlier request must not be closed";
 }
 
 TEST_F(HttpWaitingTest, ABodyReachesTheServiceUnchangedWhateverItsContentType) {
@@ -242,11 +242,12 @@ TEST_F(HttpWaitingTest, ASenderThatExpects100ContinueGetsIt) {
     waits.send(head(4000));
     EXPECT_EQ(waits.answer(), "HTTP/1.1 100 Continue\r\n\r\n");
     waits.send(std::string(4000, 'x'));
-    EXPECT_EQ(waits.answer().rfind("HTTP/1.1 200", 0), 0u) << "told once";
+    EXPECT_EQ(waits.answer().rfind("HTTP/1.1 200", 0), 0u) << "100 Continue must be sent exactly once";
     too_much.send(head(kMaxBodyBytes + 1));
     EXPECT_EQ(too_much.answer().rfind("HTTP/1.1 413", 0), 0u);
     at_once.send(head(4) + "1234");
-    EXPECT_EQ(at_once.answer().rfind("HTTP/1.1 200", 0), 0u) << "it need not be told";
+    EXPECT_EQ(at_once.answer().rfind("HTTP/1.1 200", 0), 0u)
+        << "a body that arrives with its head needs no 100 Continue";
     EXPECT_EQ(service.take_asked().at(0).body.size(), 4000u);
 }
 
@@ -260,7 +261,8 @@ TEST_F(HttpWaitingTest, ARefusedSenderMayKeepWritingForAMomentAndReadsTheError) 
         sender.send("POST / HTTP/1.1\r\nContent-Length: 600000\r\n\r\n");
         EXPECT_EQ(sender.answer().rfind("HTTP/1.1 413", 0), 0u);
         taken = sender.is_taken(rest);
-        EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u) << "and it holds no thread";
+        EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u)
+            << "an idle connection must not hold a thread";
     }
     EXPECT_TRUE(taken);
 }
@@ -294,7 +296,7 @@ TEST_F(HttpWaitingTest, ARequestThatDoesNotComeWholeInTimeIsRefused) {
     EXPECT_EQ(second.answer().rfind("HTTP/1.1 200", 0), 0u);
     for (Peer* const one : {&head, &body, &second}) {
         const std::optional<std::string> said = one->end();
-        ASSERT_TRUE(said.has_value()) << "still waited for";
+        ASSERT_TRUE(said.has_value()) << "the connection was not answered";
         EXPECT_EQ(said->rfind("HTTP/1.1 408", 0), 0u) << *said;
         EXPECT_NE(said->find("Connection: close"), std::string::npos) << *said;
     }
@@ -315,7 +317,7 @@ TEST_F(HttpWaitingTest, APeerThatDoesNotReadItsAnswerHoldsNoThreadAndIsClosed) {
     other.send(kAsk);
     EXPECT_GT(other.answer().size(), kBytes);
     const bool soon = std::chrono::steady_clock::now() - begun < options.answer / 2;
-    EXPECT_FALSE(soon && deaf.is_ended_unread(0ms)) << "its answer held the only thread until its end";
+    EXPECT_FALSE(soon && deaf.is_ended_unread(0ms)) << "the unread answer held the only thread";
     ASSERT_TRUE(deaf.is_ended_unread());
     const std::optional<std::string> said = deaf.end();
     ASSERT_TRUE(said.has_value());
@@ -335,11 +337,11 @@ TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyConnectionsWait) {
     ASSERT_TRUE(service.asked(1));
     const auto begun = std::chrono::steady_clock::now();
     std::thread stopper([&] { server->stop(); });
-    EXPECT_EQ(waiting[0].end(), "") << "while one is still served";
+    EXPECT_EQ(waiting[0].end(), "") << "an idle connection must be closed while another is served";
     service.hold(false);
     stopper.join();
     EXPECT_LT(std::chrono::steady_clock::now() - begun, kAtOnce);
-    EXPECT_EQ(served.answer().rfind("HTTP/1.1 200", 0), 0u) << "what was begun was finished";
+    EXPECT_EQ(served.answer().rfind("HTTP/1.1 200", 0), 0u) << "a request in progress must be completed";
     for (Peer& one : waiting) EXPECT_TRUE(one.end().has_value());
 }
 
@@ -352,7 +354,7 @@ TEST_F(HttpWaitingTest, TheServiceGetsExactlyTheParsedRequests) {
         fmt::format("POST / HTTP/1.1\r\nRange: x\r\nContent-Length: {}\r\n\r\n{}", hidden.size(), hidden);
     Peer sender = peer();
     sender.send(unread);
-    EXPECT_EQ(sender.answer().rfind("HTTP/1.1 200", 0), 0u) << "ranges are not looked at";
+    EXPECT_EQ(sender.answer().rfind("HTTP/1.1 200", 0), 0u) << "Range headers must be ignored";
     const std::vector<Request> one = service.take_asked();
     ASSERT_EQ(one.size(), 1u);
     EXPECT_EQ(one[0].body, hidden);

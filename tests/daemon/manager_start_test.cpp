@@ -152,7 +152,7 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndBlocksOnlyChanges) {
     expect_error(started.value()->open_volume(a, "v", client::OpenMode::kWrite, now), Errc::kIo,
                  "slot 1 is missing");
     expect_error(started.value()->create_volume(a, {"w", 1 << 20}), Errc::kState, "slot 1 is missing");
-    EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "recorded, it would be in the way later";
+    EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "the volume must not be recorded";
     expect_error(started.value()->delete_volume(a, "v", now), Errc::kState, "nothing was changed");
     EXPECT_TRUE(started.value()->open_volume(a, "v", client::OpenMode::kRead, now).ok());
     started.value().reset();
@@ -241,8 +241,10 @@ TEST_F(ManagerTest, ACreationThatWasNeverInForceIsNotListedAfterARestart) {
     array.drives[0]->fault = [](bool after) { return after ? Fault::kLoseAnswer : Fault::kNone; };
     expect_error(create(a, "v"), Errc::kTimedOut, "not in force");
     start();
-    EXPECT_TRUE(manager->list_volumes().empty()) << "what is listed may not vanish, and this one will";
-    ASSERT_TRUE(create(a, "v").ok()) << "asked again, it is born above its earlier life";
+    EXPECT_TRUE(manager->list_volumes().empty())
+        << "a volume whose creation may be undone must not be listed";
+    ASSERT_TRUE(create(a, "v").ok())
+        << "when repeated, the volume starts above the epochs of its deleted predecessor";
     EXPECT_EQ(manager->list_volumes().size(), 1u);
     EXPECT_TRUE(open(a, "v").ok());
 }

@@ -56,7 +56,8 @@ TEST_F(ManagerTest, ClientsGetAMapInForceAlsoWhileADriveDoesNotAnswer) {
     refuse(2);
     now += options.grant_ms;
     (void)manager->tick(now);
-    EXPECT_FALSE(manager->info(now).map_in_force) << "a drive has not confirmed it";
+    EXPECT_FALSE(manager->info(now).map_in_force)
+        << "the map is in force before every drive has confirmed it";
     const auto meanwhile = manager->array();
     ASSERT_TRUE(meanwhile.ok()) << meanwhile.error().message;
     EXPECT_EQ(meanwhile->map.version, before->map.version);
@@ -81,7 +82,7 @@ TEST_F(ManagerTest, ClientsGetAMapInForceAfterARestartWithoutOneOfItsDrives) {
     ASSERT_TRUE(after.ok()) << after.error().message;
     EXPECT_EQ(after->map.version, before->map.version);
     EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
-    EXPECT_FALSE(open(a, "v").ok()) << "a new epoch is in force when that drive has it";
+    EXPECT_FALSE(open(a, "v").ok()) << "the volume was opened before that drive has the new epoch";
     // What nobody was told of stays so.
     EXPECT_FALSE(create(a, "w").ok());
     EXPECT_FALSE(open(a, "w", client::OpenMode::kRead).ok());
@@ -103,7 +104,7 @@ TEST_F(ManagerTest, ClientsDoNotGetAMapThatADriveHasNotReceived) {
         (void)(*started)->tick(now);
         EXPECT_TRUE((*started)->array().ok());
     }
-    EXPECT_GT(unheard, 0u) << "none stood still between being found and being told";
+    EXPECT_GT(unheard, 0u) << "the race between finding and publishing the map did not occur";
 }
 
 TEST_F(ManagerTest, BadRequestsAreRefusedWithAnErrorMessage) {
@@ -258,7 +259,8 @@ TEST_F(ManagerTest, AReleaseOfAnOpeningThatWasNotGrantedIsRefused) {
     }
     ASSERT_TRUE(manager->release_volume(a, id, epoch, 1234).ok());
     expect_error(manager->release_volume(a, id, epoch + 1, ~0ull), Errc::kState, "never opened");
-    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok()) << "asked again, after a lost answer";
+    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok())
+        << "a release repeated after a lost answer must succeed";
 }
 
 TEST_F(ManagerTest, AChangeThatADriveRefusedStaysPendingAndIsCompletedByTick) {
@@ -349,7 +351,7 @@ TEST_F(ManagerTest, AVolumeWhoseDeletionTheStoreMayHaveKeptIsNotOpened) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(1);
-    ASSERT_FALSE(open(a, "v").ok()) << "its last change waits for a drive";
+    ASSERT_FALSE(open(a, "v").ok()) << "the volume's last change still waits for a drive";
     // The mark is kept, but neither the store's answer nor the store itself can be read.
     fails.keeps = true;
     fails.broken = true;

@@ -23,7 +23,7 @@ class OlderSsd : public ManagerTest {
     }
     void expect_stale(std::uint32_t slot) {
         EXPECT_EQ(state(slot), "stale");
-        EXPECT_EQ(array.drives[slot]->grants, 0u) << "it would answer reads";
+        EXPECT_EQ(array.drives[slot]->grants, 0u) << "with a grant the older copy would answer reads";
         const Result<client::ArrayView> view = manager->array();
         ASSERT_TRUE(view.ok()) << view.error().message;
         EXPECT_EQ(view->ssds.size(), 3u);
@@ -44,7 +44,8 @@ TEST_F(OlderSsd, AStoreCopyFromBeforeTheLastStartIsNotReadUntilTheNewestStoreRet
     for (int times = 0; times < 2; ++times) {
         start();
         expect_stale(1);
-        EXPECT_EQ(array.flash[1]->term, copy.term) << "what is sent to it would hide its age";
+        EXPECT_EQ(array.flash[1]->term, copy.term)
+            << "the older copy must not be changed, or its age would be hidden";
         EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
     }
     *array.flash[1] = newest;
@@ -135,7 +136,7 @@ TEST_F(OlderSsd, AStoreCopyPutBackWhileGnstordRunsIsDetectedAtReconnection) {
     now += 100'000;
     ASSERT_TRUE(open(a, "v").ok());
     manager->tick(now);
-    EXPECT_GT(manager->term(), term) << "else the copy would look like the SSD";
+    EXPECT_GT(manager->term(), term) << "the term must rise, or the older copy could not be distinguished";
     ASSERT_TRUE(open(a, "v").ok());
     EXPECT_EQ(state(3), "in");
     restart(copy);

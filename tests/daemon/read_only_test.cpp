@@ -44,7 +44,7 @@ TEST_F(ReadOnlyTest, WithAFullStoreTheDaemonServesReadOnlyUnderTheStoredTermAndR
     const auto version = manager->array()->map.version;
     start_on_a_full_disk();
     ASSERT_NE(manager, nullptr);
-    EXPECT_EQ(manager->term(), term) << "what cannot be stored is used by nobody";
+    EXPECT_EQ(manager->term(), term) << "a term that cannot be stored must not be used";
     for (const std::uint64_t seen : terms()) EXPECT_EQ(seen, term);
     EXPECT_NE(manager->info(now).read_only.find("told to be full"), std::string::npos);
     ASSERT_TRUE(manager->array().ok());
@@ -96,8 +96,9 @@ TEST_F(ReadOnlyTest, AnSsdWithOlderRecordsIsUpdatedAndADeletionWaits) {
     expect_error(manager->share_volume(alice_, "v", 0), Errc::kIo, "not in force");
     expect_error(manager->delete_volume(alice_, "gone", now), Errc::kIo, "not in force");
     start_on_a_full_disk();
-    EXPECT_TRUE(open(alice_, "v", client::OpenMode::kRead).ok()) << "what it lacked was stored";
-    EXPECT_EQ(array.flash[0]->volumes.size(), 2u) << "nothing is purged";
+    EXPECT_TRUE(open(alice_, "v", client::OpenMode::kRead).ok())
+        << "the SSD must have received its missing records";
+    EXPECT_EQ(array.flash[0]->volumes.size(), 2u) << "no volume may be purged";
     flaky_->full = false;
     manager->tick(now += 1000);
     for (const auto& flash : array.flash) EXPECT_EQ(flash->volumes.size(), 1u);

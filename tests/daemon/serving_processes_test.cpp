@@ -55,7 +55,7 @@ TEST(ServingProcesses, UnixSocketsThatAreListenedAtAreFoundByTheirInode) {
     EXPECT_EQ(listening_paths(kUnix, {102, 103, 104}), Paths{"/with a space/x.sock"});
     EXPECT_EQ(listening_paths(kUnix, {}), Paths{});
     EXPECT_EQ(listening_paths("", {1}), Paths{});
-    EXPECT_FALSE(shm_of_node("127.0.0.1", 1).has_value()) << "nobody has that port";
+    EXPECT_FALSE(shm_of_node("127.0.0.1", 1).has_value()) << "no process serves on that port";
 }
 
 TEST(ServingProcesses, ThisProcessIsFoundByItsUdpSocketWithItsCpuTime) {
@@ -93,7 +93,7 @@ TEST(ServingProcesses, ThisProcessIsFoundByItsUnixSocket) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].pid, ::getpid());
     ::close(fd);
-    EXPECT_TRUE(process_listening_at(path).empty()) << "nobody listens at a stale socket";
+    EXPECT_TRUE(process_listening_at(path).empty()) << "no process listens on a stale socket";
     EXPECT_TRUE(process_listening_at(std::string(300, 'x')).empty());
     std::filesystem::remove_all(name);
 }

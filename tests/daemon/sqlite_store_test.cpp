@@ -97,7 +97,7 @@ TEST_F(SqliteStoreTest, SavedRecordsAreReadAfterReopening) {
     const Records swapped = open().value()->load().value();
     EXPECT_TRUE(swapped.volumes.contains(8) && !swapped.volumes.contains(5));
     EXPECT_TRUE(swapped.retired.contains(5) && !swapped.retired.contains(8));
-    EXPECT_EQ(swapped.creating, std::set<nvme::VolumeId>{8}) << "what is retired is created no more";
+    EXPECT_EQ(swapped.creating, std::set<nvme::VolumeId>{8}) << "retired tables must not be created any more";
     Change told;
     told.end_creations = {8};
     ASSERT_TRUE(open().value()->save(told).ok());
@@ -286,7 +286,7 @@ TEST_F(SqliteStoreTest, ADeletedFileIsRebuiltFromTheDrives) {
     EXPECT_TRUE(manager->start_report().rebuilt);
     ASSERT_EQ(manager->list_volumes().size(), 1u);
     EXPECT_STREQ(manager->list_volumes()[0].name, "v");
-    EXPECT_EQ(store->load().value().volumes.size(), 1u) << "and it is in the new store";
+    EXPECT_EQ(store->load().value().volumes.size(), 1u) << "the volume must be in the new store";
 }
 
 }  // namespace

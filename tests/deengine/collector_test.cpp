@@ -123,7 +123,7 @@ TEST(Collector, RepeatedTrimsFreeSpaceAndTombstonesStayBounded) {
         drive.check();
     }
     EXPECT_LE(most, 256u) << "the table's bound";
-    EXPECT_GT(busy, 0u) << "it was met";
+    EXPECT_GT(busy, 0u) << "the limit was never reached";
     EXPECT_EQ(drive.rig.flash.violations, 0u);
 }
 
@@ -138,7 +138,7 @@ TEST(Collector, ACorruptPageStaysAReadErrorWhereverItIsMovedUntilItIsRewritten) 
         if (b != gone && b != damaged && b != unnamed) drive.write(b);
         if (::testing::Test::HasFatalFailure()) return;
     }
-    EXPECT_EQ(drive.rig.engine->counters().lost_blocks, 2u) << "both were met by the collector";
+    EXPECT_EQ(drive.rig.engine->counters().lost_blocks, 2u) << "the collector must find both damaged blocks";
     Block got;
     for (int mounts = 0; mounts < 2; ++mounts) {
         for (const std::uint32_t b : {gone, damaged, unnamed})
@@ -189,7 +189,7 @@ TEST(Scrub, FindsAFlippedByteInTheBackgroundAndKeepsToItsReadRate) {
     const EngineCounters c = drive.rig.engine->counters();
     EXPECT_GT(c.scrubbed - begun, 3800u);
     EXPECT_LE(c.scrubbed - begun, 4001u);
-    EXPECT_GE(c.scrub_bad, 1u) << "once a round";
+    EXPECT_GE(c.scrub_bad, 1u) << "a scrub round must find the bad page once";
     EXPECT_LE(c.scrub_bad, 8u);
 }
 

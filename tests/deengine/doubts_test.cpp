@@ -51,8 +51,10 @@ TEST(Doubts, ABlockWhoseFirstVersionIsCorruptDoesNotSilentlyReadAsZeroes) {
     rig.rot(5);
     rig.boot();
     EXPECT_EQ(rig.status_of(5), Status::kDoubtful);
-    EXPECT_TRUE(rig.holds(rig.at(5, true), 0)) << "every replica was asked: then nobody was told of it";
-    EXPECT_TRUE(rig.holds(rig.at(6), 0)) << "its neighbour was never written";
+    EXPECT_TRUE(rig.holds(rig.at(5, true), 0))
+        << "if every replica was asked and none has it, the write was never acknowledged";
+    EXPECT_TRUE(rig.holds(rig.at(6), 0))
+        << "the neighbouring block was never written and must read as zeroes";
 }
 
 TEST(Doubts, APartOfADoubtfulBlockAndARangeOverItAreDoubtfulToo) {
@@ -79,8 +81,9 @@ TEST(Doubts, AKillInTheSameBootTearsNothingButTheOperationUnderWay) {
     rig.rot(5);
     rig.boot(true);
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
-    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
-    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "rotten: the other replica has it";
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "the mount must report one unreadable page";
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError)
+        << "a corrupt block must be a read error, so that the other replica is read";
     EXPECT_TRUE(rig.holds(rig.at(6), 3));
 }
 
@@ -90,9 +93,10 @@ TEST(Doubts, TheLastPageOfAUnitIsNoMoreInDoubtAfterAKillThanTheOthers) {
     rig.rot(5);
     rig.boot(true);
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
-    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "the mount must report one unreadable page";
     EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "its record was stored behind its contents";
-    EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError) << "not even for who asks for less";
+    EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError)
+        << "a read that accepts older versions must fail too";
 }
 
 TEST(Doubts, ADoubtfulAnswerStatesTheOrderOfTheOlderVersion) {
@@ -114,7 +118,8 @@ TEST(Doubts, ADoubtfulAnswerStatesTheOrderOfTheOlderVersion) {
     EXPECT_EQ(told(5), nvme::present_order(1, 7));
     EXPECT_EQ(told(6), 0u) << "never written before";
     EXPECT_EQ(told(7), nvme::present_order(1, 12)) << "a trim";
-    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 5, 2), got).result, 0u) << "of several there is no one";
+    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 5, 2), got).result, 0u)
+        << "an answer for several blocks has no order";
 }
 
 TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
@@ -179,7 +184,8 @@ TEST(Doubts, TooManyDoubtfulBlocksRefuseTheMountAndNothingIsLost) {
         ASSERT_FALSE(mounted.ok());
         EXPECT_NE(mounted.error().message.find("144 blocks are in doubt"), std::string::npos)
             << mounted.error().message;
-        EXPECT_NE(mounted.error().message.find("--accept-loss"), std::string::npos) << "what to do";
+        EXPECT_NE(mounted.error().message.find("--accept-loss"), std::string::npos)
+            << "the error must name --accept-loss";
     }
     EXPECT_EQ(rig.flash.programs, before.programs) << "nothing was changed";
     EXPECT_EQ(rig.flash.erases, before.erases);
@@ -207,7 +213,7 @@ TEST(Doubts, TooManyDoubtfulBlocksAreReadErrorsIfTheLossIsAccepted) {
                 }
             }
         EXPECT_EQ(doubts, 126u);
-        EXPECT_EQ(errors, 18u) << "never older data in silence";
+        EXPECT_EQ(errors, 18u) << "blocks must be read errors, never silently older data";
         EXPECT_TRUE(rig.engine->audit().empty());
         rig.boot();
     }
@@ -221,7 +227,7 @@ TEST(Doubts, AnIdleDriveLeavesNoPageThatCouldLookTorn) {
     rig.idle();
     EXPECT_EQ(rig.flash.programs, before + 1) << "one page shows that the groups before it are durable";
     rig.idle();
-    EXPECT_EQ(rig.flash.programs, before + 1) << "and no more follow";
+    EXPECT_EQ(rig.flash.programs, before + 1) << "no further page may be programmed";
     rig.rot(5);
     rig.boot();
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
@@ -295,7 +301,7 @@ TEST(Doubts, ANewerTrimResolvesADoubtfulBlock) {
     ASSERT_EQ(rig.trim(rig.at(5), 21, {{0, 1, 5}}).status, Status::kSuccess);
     EXPECT_TRUE(rig.holds(rig.at(5), 0));
     rig.boot();
-    EXPECT_TRUE(rig.holds(rig.at(5), 0)) << "and stays settled";
+    EXPECT_TRUE(rig.holds(rig.at(5), 0)) << "the block must stay resolved";
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 

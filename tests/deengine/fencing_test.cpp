@@ -55,12 +55,13 @@ TEST_F(Fencing, ATermImplausiblyFarAheadIsRefusedAndNotStored) {
     EXPECT_EQ(rig.engine->firmware_state(), before);
     EXPECT_EQ(rig.metadata.blob, stored);
     rig.term = 5 + kTermLeapMost;
-    EXPECT_EQ(rig.add(make_record(5, 7)), Status::kSuccess) << "as far as that a term may leap";
+    EXPECT_EQ(rig.add(make_record(5, 7)), Status::kSuccess)
+        << "a term at the largest allowed distance must be accepted";
 }
 
 TEST_F(Fencing, TheLargestTermIsNeverAccepted) {
     EXPECT_TRUE(nvme::is_plausible_term(~0ull - 1, ~0ull - 5));
-    EXPECT_FALSE(nvme::is_plausible_term(~0ull, ~0ull - 1)) << "none could follow it";
+    EXPECT_FALSE(nvme::is_plausible_term(~0ull, ~0ull - 1)) << "no term could follow the largest one";
     EXPECT_FALSE(nvme::is_plausible_term(0, ~0ull - 1)) << "distances do not wrap";
     EXPECT_FALSE(nvme::is_plausible_term(~0ull, 0));
 }
@@ -198,7 +199,8 @@ TEST_F(Fencing, OnlyTheNewestNonceGrants) {
     EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kSuccess) << "the same again";
     pass(4 * kMs, 4 * kMs);
     EXPECT_EQ(read(), Status::kNotGranted) << "a repeated command makes no grant longer";
-    EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kNotGranted) << "it would be over";
+    EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kNotGranted)
+        << "the repeated grant would already have ended";
 }
 
 TEST_F(Fencing, ARefusedGrantKeepsThePresentGrant) {
@@ -209,7 +211,7 @@ TEST_F(Fencing, ARefusedGrantKeepsThePresentGrant) {
     EXPECT_EQ(rig.set_map(make_map(2, 1, 1'000)), Status::kInternalError);
     rig.metadata.fail = false;
     pass(10 * kMs, 10 * kMs);
-    EXPECT_EQ(read(), Status::kNotGranted) << "and makes it no longer";
+    EXPECT_EQ(read(), Status::kNotGranted) << "the command must not extend the grant";
 }
 
 TEST_F(Fencing, ADriveBootsWithoutAGrantAndForgetsItsNonces) {
@@ -229,7 +231,7 @@ TEST_F(Fencing, ADriveBootsWithoutAGrantAndForgetsItsNonces) {
 
 TEST_F(Fencing, NonceZeroIsNeverValid) {
     Grant grant;
-    EXPECT_FALSE(grant.is_due(0, kGrantMs, {})) << "nobody has asked";
+    EXPECT_FALSE(grant.is_due(0, kGrantMs, {})) << "the grant was not requested";
     EXPECT_FALSE(grant.lasts(0));
     for (std::uint64_t i = 0; i < 100; ++i) EXPECT_NE(Grant().ask({i, i}), 0u);
 }

@@ -1,5 +1,5 @@
 // floors_test.cpp: what a drive remembers of trims ends with the floor, no volume takes the table from
-// another, and no change is busy for ever.
+// another, and no change is busy forever.
 #include "deengine/rig.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
@@ -45,7 +45,7 @@ struct FloorRig : Rig {
             if (status == Status::kBusy) return i;
             EXPECT_EQ(status, Status::kSuccess);
         }
-        ADD_FAILURE() << "never busy";
+        ADD_FAILURE() << "the drive never answered Busy";
         return 0;
     }
 };
@@ -113,7 +113,7 @@ TEST(Floors, AnEndedEpochLeavesTheNextOneItsSpace) {
 }
 
 /// Writes and trims of few blocks by a writer that keeps some back and comes again with them, with exact
-/// floors, a tiny table and kills: nothing is lost, nothing comes back, and nothing is busy for ever.
+/// floors, a tiny table and kills: nothing is lost, nothing comes back, and nothing is busy forever.
 TEST(Floors, AWriterWithExactFloorsFinishesAllItsWritesAcrossKills) {
     std::uint64_t changes = 0, busy = 0;
     for (std::uint64_t round = 0; round < 12; ++round) {
@@ -166,12 +166,12 @@ TEST(Floors, AWriterWithExactFloorsFinishesAllItsWritesAcrossKills) {
             ASSERT_TRUE(ok(rig.floor(kHog, open.begin()->first - 1).status));
             if (send(open.begin()->first, open.begin()->second)) open.erase(open.begin());
         }
-        ASSERT_TRUE(open.empty()) << "sequence " << open.begin()->first << " is busy for ever";
+        ASSERT_TRUE(open.empty()) << "sequence " << open.begin()->first << " is busy forever";
         for (int mounts = 0; mounts < 2; ++mounts, rig.remount())
             for (const auto& [block, id] : held)
                 ASSERT_TRUE(rig.holds(rig.fields(kHog, kWriter, block), id)) << "round " << round;
     }
-    EXPECT_GT(busy, 100u) << "the table was full";
+    EXPECT_GT(busy, 100u) << "the table must be full in this test";
     gnstor::test::count("deengine_floor_changes", changes);
 }
 

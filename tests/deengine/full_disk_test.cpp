@@ -46,7 +46,7 @@ TEST_F(FullDiskTest, AFullDiskUnderTheStoreRefusesWritesAndRetiresNoUnit) {
     for (std::uint32_t i = 0; i < 40; ++i)
         ASSERT_EQ(rig.write(at(rig, 100), 100 + i, pattern(100)).status, Status::kCapacityExceeded);
     for (std::uint32_t i = 0; i < 32; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
-    EXPECT_EQ(rig.engine->counters().units_bad, 0u) << "no unit was given up";
+    EXPECT_EQ(rig.engine->counters().units_bad, 0u) << "no unit may be retired";
     rig.flash.room_units = kUnits;  // the disk has room again
     for (std::uint32_t i = 32; i < 120; ++i)
         ASSERT_EQ(rig.write(at(rig, i), 200 + i, pattern(i + 1)).status, Status::kSuccess) << i;
@@ -106,7 +106,7 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndAcceptsChangesWhenThereIsSpa
     EXPECT_EQ(settled, 0);
     rig.flash.without_room.clear();
     pass_seconds(rig, 3);
-    EXPECT_EQ(settled, 1) << "told once, before the first change";
+    EXPECT_EQ(settled, 1) << "the warning must come once, before the first change";
     EXPECT_FALSE(rig.engine->unsettled());
     check();
     EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
@@ -166,7 +166,7 @@ TEST_F(FullDiskTest, ADeletionWithoutAJournalPageIsExecutedAndItsVidIsReusedLate
         ASSERT_EQ(killed ? rig.set_map(make_map(1)) : rig.add(reborn), Status::kSuccess);
         IoFields f = at(rig, 2, 1, kOther);
         f.epoch = 2;
-        EXPECT_TRUE(rig.holds(f, 0)) << "nothing of its former life";
+        EXPECT_TRUE(rig.holds(f, 0)) << "a block of the deleted predecessor reappeared";
         EXPECT_EQ(rig.write(at(rig, 3), 900 + (killed ? 1 : 0), pattern(4)).status, Status::kSuccess);
     }
     EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
@@ -204,7 +204,7 @@ TEST_F(FullDiskTest, AMountOnAFullDiskReusesTheSpaceOfAVolumeDeletedThen) {
         check();
         IoFields reborn = at(rig, 5, 1, kOther);
         reborn.epoch = 2;
-        EXPECT_TRUE(rig.holds(reborn, 0)) << "nothing of its former life";
+        EXPECT_TRUE(rig.holds(reborn, 0)) << "a block of the deleted predecessor reappeared";
     }
     EXPECT_EQ(rig.flash.violations, 0u);
 }
@@ -297,7 +297,7 @@ TEST_F(FullDiskTest, AUnitThatCouldNotBeClosedIsNotRecordedAsClosed) {
             if (rig.flash.find_last(kVolume, b) == unit * kPages + kPages - 1) last = b;
         if (last == 0) {
             EXPECT_TRUE(refused_once);
-            EXPECT_EQ(rig.flash.programmed(unit), 5u) << "closed, and no page follows";
+            EXPECT_EQ(rig.flash.programmed(unit), 5u) << "a page was programmed into a closed unit";
             continue;
         }
         rig.flash.lose_record(rig.flash.find_last(kVolume, last));
@@ -343,7 +343,8 @@ TEST_F(FullDiskTest, ADoubtfulBlockStaysDoubtfulAfterACutDuringItsCheckpoint) {
             rig.mount();
             ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
             Block got;
-            EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kDoubtful) << "the older version in silence";
+            EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kDoubtful)
+                << "the older version was read silently";
         }
     }
 }

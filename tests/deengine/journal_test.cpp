@@ -109,7 +109,7 @@ TEST(Journal, FreesOnlyUnitsWhosePagesAreNoLongerNeeded) {
     bench.journal.release(17, 1);
     EXPECT_EQ(bench.journal.units(), 3u);
     bench.journal.release(1000, 1);
-    EXPECT_EQ(bench.journal.units(), 1u) << "the one that is open stays";
+    EXPECT_EQ(bench.journal.units(), 1u) << "the open unit must be kept";
     EXPECT_EQ(bench.pool.emptied_units(), 4u);
 }
 

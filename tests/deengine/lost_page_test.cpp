@@ -101,7 +101,8 @@ TEST_F(Lost, OtherContentsOfTheSameSequenceDoNotReplaceALostPage) {
     send(all[2]);
     lose();
     send(all[1]);
-    EXPECT_TRUE(shows(0)) << "what was acknowledged is lost, and older contents are no better";
+    EXPECT_TRUE(shows(0))
+        << "the acknowledged contents are lost, and other contents of the sequence must not replace them";
     rig->reboot();
     ASSERT_TRUE(rig->mount().ok());
     EXPECT_TRUE(shows(0));

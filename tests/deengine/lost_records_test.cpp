@@ -21,9 +21,12 @@ TEST_F(LostRecords, ADamagedRecordOfTheLastPageMakesAllBlocksDoubtful) {
     boot(true);
     EXPECT_EQ(report.records_lost, 1u);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
-    EXPECT_EQ(status_of(6), Status::kDoubtful) << "it may have had the version that is lost";
-    EXPECT_EQ(status_of(7), Status::kDoubtful) << "so may a block that was never written, as far as is known";
-    EXPECT_TRUE(holds(at(5, true), 1)) << "who has asked all replicas gets what is there";
+    EXPECT_EQ(status_of(6), Status::kDoubtful)
+        << "the lost record may have held a newer version of this block";
+    EXPECT_EQ(status_of(7), Status::kDoubtful)
+        << "the lost record may have held a block that seems never written";
+    EXPECT_TRUE(holds(at(5, true), 1))
+        << "a read that accepts older versions must return the present version";
     EXPECT_TRUE(holds(at(7, true), 0));
 }
 
@@ -43,7 +46,7 @@ TEST_F(LostRecords, ADamagedOnlyRecordOfAUnitIsDetected) {
     boot(true);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
     boot(true);
-    EXPECT_EQ(report.records_lost, 0u) << "that one is known, and nothing was lost since";
+    EXPECT_EQ(report.records_lost, 0u) << "the loss is already known and must not be reported again";
     EXPECT_EQ(status_of(5), Status::kDoubtful);
 }
 
@@ -68,7 +71,8 @@ TEST_F(LostRecords, BlocksOfAVolumeUnknownToOlderMetadataAreDoubtfulWhenItIsAdde
         for (int again = 0; again < 2; ++again) {
             ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
             Block got;
-            EXPECT_EQ(rig.read(block, got).status, Status::kDoubtful) << "not zeroes in silence";
+            EXPECT_EQ(rig.read(block, got).status, Status::kDoubtful)
+                << "the block must not silently read as zeroes";
             EXPECT_TRUE(rig.holds(rig.at(5), 1)) << "a volume that the metadata knows has all of its blocks";
             rig.boot();
         }
@@ -164,7 +168,7 @@ TEST_F(LostRecords, AUnitClosedForLackOfSpaceIsNotReportedAsLackingRecords) {
     flash = before.image();
     lose(12);
     boot(true);
-    EXPECT_EQ(report.records_lost, 1u) << "the last record that it had";
+    EXPECT_EQ(report.records_lost, 1u) << "the unit's last record is lost";
     EXPECT_EQ(status_of(12), Status::kDoubtful);
 }
 
@@ -282,7 +286,7 @@ TEST_F(LostRecords, DoubtfulBlocksSurviveBootsUntilALaterEpochOrTheDeletionOfThe
     flash.flip_record(flash.find_last(kVolume, 6));
     boot(true);
     boot(false);
-    EXPECT_EQ(report.records_lost, 0u) << "found before";
+    EXPECT_EQ(report.records_lost, 0u) << "the loss was already reported";
     EXPECT_EQ(status_of(6), Status::kDoubtful);
     put(6, 1);
     EXPECT_EQ(status_of(6), Status::kDoubtful) << "it may be older than what was lost";

@@ -99,7 +99,7 @@ TEST_F(Permission, ChmodChangesOnlyTheFieldsThatItMayChange) {
     EXPECT_EQ(with([](auto& r) { r.writer = 8; }), Status::kInvalidField) << "a new writer needs a new epoch";
     EXPECT_EQ(with([](auto& r) { r.byte_length = 77, r.flags = 1; }), Status::kSuccess);
     EXPECT_EQ(with([](auto& r) { r.writer = 0; }), Status::kSuccess);
-    EXPECT_EQ(with([](auto&) {}), Status::kInvalidField) << "nor does the old one come back in its epoch";
+    EXPECT_EQ(with([](auto&) {}), Status::kInvalidField) << "the old writer must not return within its epoch";
     EXPECT_EQ(with([](auto& r) { r.epoch = 6, r.writer = 8; }), Status::kSuccess);
     EXPECT_EQ(with([](auto& r) { r.writer = 0; }), Status::kStaleEpoch) << "epochs never go back";
     const auto records = list();
@@ -184,7 +184,7 @@ TEST_F(Permission, AnOlderTermIsRefusedAlsoAfterAMount) {
     for (const std::uint64_t asking : {0ull, ~0ull}) {
         rig.term = asking;
         EXPECT_EQ(list().size(), 1u);
-        EXPECT_EQ(header.term, 9'002u) << "whoever asks learns the newest term and raises none";
+        EXPECT_EQ(header.term, 9'002u) << "VOLUME LIST must return the newest term and not raise it";
     }
     rig.term = header.term;
     EXPECT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
@@ -202,7 +202,7 @@ TEST_F(Permission, RevisionsNeverGoBackAndEqualOnesAreEqualBytes) {
     VolumeRecord r = make_record(3, 7);
     r.revision = 4;
     ASSERT_EQ(rig.add(r), Status::kSuccess);
-    EXPECT_EQ(rig.chmod(r), Status::kSuccess) << "the same again";
+    EXPECT_EQ(rig.chmod(r), Status::kSuccess) << "repeating the same change must succeed";
     r.byte_length = 1;
     EXPECT_EQ(rig.chmod(r), Status::kInvalidField);
     r.revision = 3;

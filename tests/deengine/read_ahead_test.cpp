@@ -80,7 +80,8 @@ TEST_F(ReadAheadOfBlocks, EachPageIsPrefetchedOnceBeforeEarlierPagesAreAwaited) 
     ASSERT_EQ(flash.announced.size(), kBlocks);
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
         EXPECT_EQ(flash.announced[i], flash.reads[i].page) << "in the order in which they are read";
-        EXPECT_GE(flash.reads[i].announced, std::min(i + 8, kBlocks)) << "page " << i << " waits alone";
+        EXPECT_GE(flash.reads[i].announced, std::min(i + 8, kBlocks))
+            << "page " << i << " was not prefetched early enough";
         EXPECT_LE(flash.reads[i].announced, i + 16) << "more would take the buffers of other commands";
     }
 }

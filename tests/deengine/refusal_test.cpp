@@ -83,15 +83,15 @@ TEST_F(Refusal, AccessIsDeniedAlikeToUnknownClientsForgedClientsAndForUnknownVol
         EXPECT_EQ(run(o, valid(kWriter)).status, Status::kAccessDenied)
             << "the connection is another client's";
         bound = 0;
-        EXPECT_EQ(run(o, valid(0)).status, Status::kAccessDenied) << "a plain host is nobody";
+        EXPECT_EQ(run(o, valid(0)).status, Status::kAccessDenied)
+            << "a host without a client id has no access";
         bound = kWriter;
         for (const nvme::VolumeId vid : {0, 1, 5, 65535}) {
             IoFields f = valid();
             f.volume = vid;
             f.block = 0xFFFFFFFF;
             f.map_version = 1;
-            EXPECT_EQ(run(o, f).status, Status::kAccessDenied)
-                << "whatever else is wrong: nothing is told about it";
+            EXPECT_EQ(run(o, f).status, Status::kAccessDenied) << "no other error may be revealed";
         }
         IoFields f = valid();
         f.volume = kOther;

@@ -55,7 +55,8 @@ struct ShardsTest : ::testing::Test {
         const std::uint64_t before = answers.count;
         engine->submit(nvme::encode_io(opcode, f), {kWriter, false}, data, ++tag, 1);
         if (answers.count == before) engine->poll(1);
-        EXPECT_EQ(answers.count, before + 1) << "one answer, however many parts";
+        EXPECT_EQ(answers.count, before + 1)
+            << "a command must be answered once, however many shards execute it";
         EXPECT_EQ(answers.last_tag, tag);
         return answers.last.status;
     }
@@ -198,7 +199,8 @@ TEST_F(ShardsTest, TheCapacityLimitAppliesToTheWholeDrive) {
               Status::kCapacityExceeded)
         << "in two parts, of which neither has room";
     EXPECT_EQ(engine->counters().mapped_blocks, 700u);
-    ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess) << "what is there is replaced";
+    ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess)
+        << "overwriting existing blocks must succeed";
 }
 
 }  // namespace gnstor::deengine::test::shards_test

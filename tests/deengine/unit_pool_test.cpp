@@ -125,7 +125,8 @@ class Account {
         ASSERT_EQ(pool.good_units() + bad.size(), kUnits);
         const std::uint32_t victim = pool.victim();
         if (retiring) {
-            ASSERT_EQ(pool.info(victim).state, UnitState::kRetiring) << "what fails is moved first";
+            ASSERT_EQ(pool.info(victim).state, UnitState::kRetiring)
+                << "a failed unit must be collected first";
         } else if (least <= kPages) {
             ASSERT_EQ(pool.info(victim).valid, least) << "the victim has fewest valid pages";
         } else {
@@ -181,7 +182,7 @@ TEST(UnitPool, AMountContinuesOpenUnitsAndFreesEmptyOnes) {
     pool.validate(1);
     pool.validate(12);
     pool.start(7);
-    EXPECT_EQ(pool.open_unit(Stream::kCollector), 0u) << "the only one: the collector's";
+    EXPECT_EQ(pool.open_unit(Stream::kCollector), 0u) << "the last free unit must go to the collector";
     EXPECT_EQ(pool.open_unit(Stream::kUser), kNoUnit);
     EXPECT_EQ(pool.next_page(Stream::kCollector), 2u);
     EXPECT_EQ(pool.open_unit(Stream::kSystem), 1u);
@@ -223,8 +224,8 @@ TEST(UnitPool, AUnitWithoutSpaceOnDiskIsExchangedForOneThatHasSpace) {
     ASSERT_NE(page / 4, 7u);
     ASSERT_TRUE(pool.exchange_open_unit(Stream::kCollector));
     EXPECT_EQ(pool.next_page(Stream::kCollector), 28u) << "it was programmed before: there is room for it";
-    EXPECT_FALSE(pool.exchange_open_unit(Stream::kCollector)) << "there is no other";
-    EXPECT_EQ(pool.free_units(), 8u) << "and no unit was lost";
+    EXPECT_FALSE(pool.exchange_open_unit(Stream::kCollector)) << "there is no other unit to exchange it for";
+    EXPECT_EQ(pool.free_units(), 8u) << "no unit may be lost";
 }
 
 TEST(UnitPool, UserWritesLeaveDiskSpaceToTheJournalAndTheCollector) {
@@ -289,7 +290,7 @@ TEST(UnitPool, TheCollectorKeepsItsLastUnitUntilTheUnitsItEmptiedAreFree) {
     pool.durable(1);
     ASSERT_EQ(pool.free_units(), 3u);
     for (int i = 0; i < 4; ++i) EXPECT_NE(program(Stream::kCollector), kNoPage);
-    EXPECT_EQ(pool.free_units(), 1u) << "nothing waits: the last one may be taken";
+    EXPECT_EQ(pool.free_units(), 1u) << "no emptied unit is waiting, so the last one may be taken";
 }
 
 }  // namespace

@@ -196,7 +196,7 @@ TEST_F(Faults, AfterReclaimNoBufferIsTouchedByWhatTimedOut) {
         EXPECT_EQ(back, data);
         for (auto* buffer : buffers) {
             EXPECT_TRUE(std::all_of(buffer, buffer + kWordsPerBlock, [](auto w) { return w == 0xC0FFEEull; }))
-                << "touched after reclaim, round " << round;
+                << "the buffer changed after reclaim, round " << round;
             EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
         }
         b.expect_clean();

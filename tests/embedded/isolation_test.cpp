@@ -173,7 +173,7 @@ TEST_F(Isolation, ForgedCommandsNeverReadOrChangeAnotherClientsBytes) {
                 static_cast<unsigned long long>(broken));
     EXPECT_GT(served, kForged / 20);  // what was Bob's own right
     EXPECT_GT(refused, kForged / 4);
-    EXPECT_NE(std::find(pool.begin(), pool.end(), kFiller), pool.end()) << "his own bytes do arrive";
+    EXPECT_NE(std::find(pool.begin(), pool.end(), kFiller), pool.end()) << "Bob's own data must arrive";
     count("array_forged_commands", kForged);
     rig.expect_clean(*bob);
 }

@@ -97,7 +97,8 @@ TEST_F(ArrayGpu, AGridFarLargerThanWhatRunsAtOnce) {
 TEST_F(ArrayGpu, APoolIsGrownByTheClientsHostThreadUnderARunningKernel) {
     const char* const tool = std::getenv("GN_UNDER_TOOL");
     if (tool != nullptr && std::string_view(tool) == "memcheck")
-        GTEST_SKIP() << "memcheck takes what was registered after a kernel began for no memory at all";
+        GTEST_SKIP() << "compute-sanitizer memcheck does not recognize memory that was registered after a "
+                        "kernel started";
     constexpr std::uint32_t kWarps = 64;
     GrowingPool b(256u << 10, 4u << 20, kWarps);
     b.launch(16, 128, PoolGrows{b.common, b.counter(), kWarps, 16});

@@ -83,7 +83,8 @@ TEST_F(Leases, AWriterWhoseLeaseRanOutIsFencedByTheNextAndLosesNoData) {
     // The daemon is away: renewals fail, I/O goes on.
     rig.daemon->suspend();
     rig.clock_ms += kLeaseMs + 1;
-    EXPECT_EQ(write(*alice, *old, 64, tag_of(1, 64)), Status::kSuccess) << "nobody else writes yet";
+    EXPECT_EQ(write(*alice, *old, 64, tag_of(1, 64)), Status::kSuccess)
+        << "no other writer has the volume yet";
     rig.daemon->resume();
     auto next = bob->open("v", client::OpenMode::kWrite);
     GN_ASSERT_OK(next);
@@ -95,7 +96,7 @@ TEST_F(Leases, AWriterWhoseLeaseRanOutIsFencedByTheNextAndLosesNoData) {
         rig.control->renew_lease(alice->identity().id, old->record().geometry.volume, old->record().epoch)
             .ok());
     EXPECT_EQ(old->ref().read(kMe, alice->channel(0).ref(), 5, 1, data.data(), late()), Status::kSuccess)
-        << "reading goes on";
+        << "reading must still succeed";
     auto reader = rig.connect("bob", 1);
     expect_tags(*reader, "v", 9, [](std::uint32_t b) {
         return b < 32 ? tag_of(1, b) : b < 64 ? tag_of(2, b) : b == 64 ? tag_of(1, 64) : 0;
@@ -160,7 +161,7 @@ TEST_F(Leases, TheClientKnowsThatItsLeaseIsOverOnceAnotherHasTheVolume) {
     const auto deadline = late();
     Result<std::unique_ptr<client::Volume>> next = error(Errc::kInternal, "not tried");
     while (old->lease_held() && !deadline.passed()) std::this_thread::yield();
-    EXPECT_FALSE(old->lease_held()) << "nobody renewed it";
+    EXPECT_FALSE(old->lease_held()) << "the lease was not renewed";
     // The daemon counts from a little later than the client.
     const std::uint64_t over = daemon::boottime_ms() + o.lease_ms;
     while (daemon::boottime_ms() < over) std::this_thread::yield();

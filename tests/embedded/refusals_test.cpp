@@ -349,7 +349,7 @@ TEST(Media, ABadReplicaIsReadFromTheOtherReplicaAndWritesContinue) {
     std::uint64_t spoilt = 0;
     for (std::uint32_t block = 0; block < 256; block += 9, ++spoilt) spoil_replica(block, 0);
     ASSERT_EQ(v.read(kMe, ch, 0, 256, back.data(), late()), Status::kSuccess);
-    EXPECT_EQ(back, data) << "a bad replica was served";
+    EXPECT_EQ(back, data) << "data of the bad replica was returned";
     std::uint64_t errors = 0;
     for (std::uint32_t i = 0; i < o.ssds; ++i) errors += rig.node->describe(i).media_errors;
     EXPECT_GE(errors, spoilt);
@@ -358,7 +358,8 @@ TEST(Media, ABadReplicaIsReadFromTheOtherReplicaAndWritesContinue) {
     std::fill(back.begin(), back.begin() + kWordsPerBlock, 3);
     EXPECT_EQ(v.read(kMe, ch, 0, 1, back.data(), late()), Status::kUnrecoveredReadError);
     EXPECT_NE(std::memcmp(back.data(), data.data(), 64), 0);
-    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 1, 7, back.data(), late()), Status::kSuccess) << "its other sectors";
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 1, 7, back.data(), late()), Status::kSuccess)
+        << "the other sectors of the block must be readable";
     fill_tagged(kMe, data.data(), 5, 0, 256, tag_of(0, 1));
     ASSERT_EQ(v.write(kMe, ch, 0, 256, data.data(), late()), Status::kSuccess);
     auto reader = rig.connect("reader", 1);

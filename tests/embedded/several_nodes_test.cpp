@@ -148,7 +148,7 @@ TEST_F(SeveralNodes, LanesKeepReadingWhileANodeIsAwayAndReclaimRestoresIt) {
         const std::vector<std::uint64_t> one(kWordsPerBlock, 1);
         EXPECT_EQ(volume->ref().write(kMe, client->channel(0).ref(), 0, 1, one.data(), late()),
                   Status::kQueueError);
-        EXPECT_FALSE(client->reclaim().ok()) << "it is not there";
+        EXPECT_FALSE(client->reclaim().ok()) << "the node is not running";
         start(victim);
         give_map(victim);
         GN_ASSERT_OK(client->reclaim());
@@ -203,19 +203,20 @@ TEST_F(SeveralNodes, AClientOpenedWhileANodeIsAwayWorksWithoutItUntilReclaim) {
             EXPECT_EQ(wrong, 0u) << when << " node " << away;
         };
         expect_all("without");
-        EXPECT_FALSE(late_client.reclaim().ok()) << "it is not there";
+        EXPECT_FALSE(late_client.reclaim().ok()) << "the node is not running";
         expect_all("still without");
-        EXPECT_TRUE(late_client.volatile_write_cache().value()) << "of one that is away it is unknown";
+        EXPECT_TRUE(late_client.volatile_write_cache().value())
+            << "the cache of an unreachable SSD is unknown and must be assumed volatile";
         start(away);
         give_map(away);
         GN_ASSERT_OK(late_client.reclaim());
         const std::uint64_t before = nodes[away]->describe(0).reads;
         expect_all("with");
-        EXPECT_GT(nodes[away]->describe(0).reads, before) << "it serves reads again";
+        EXPECT_GT(nodes[away]->describe(0).reads, before) << "the node must serve reads again";
         GN_ASSERT_OK(client->reclaim());  // the one that was there before
     }
     for (auto& node : nodes) node.reset();
-    EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "nobody is there";
+    EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "no node is running";
 }
 
 }  // namespace gnstor::test::several_nodes_test

@@ -168,7 +168,7 @@ TEST(GatewayRestart, NoFlushFailsIfNoWriteCanBeLost) {
     ASSERT_EQ(gateway.write(0), Status::kSuccess);
     gateway.kill();
     gateway.start();
-    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "all SSDs are there";
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "all SSDs are present";
     ASSERT_EQ(gateway.write(1), Status::kSuccess);
     gateway.kill();
     lose(rig, {1});
@@ -179,7 +179,7 @@ TEST(GatewayRestart, NoFlushFailsIfNoWriteCanBeLost) {
     gateway.kill();
     lose(rig, {2, 3});
     gateway.start();
-    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "it was flushed before";
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "the write was already flushed";
 }
 
 TEST(GatewayRestart, ARecordThatCannotBeReadCountsAsALoss) {
@@ -303,7 +303,8 @@ TEST(GatewayShares, AnUnresponsiveSsdDoesNotDelayCommandsForOtherSsds) {
         post_reads(host, 2, block_of[2], kEach);
         nvme::Command flush = block_command(IoOpcode::kFlush, 0, 1);
         flush.command_id = 1;
-        ASSERT_TRUE(host.post(3, flush)) << "it waits for that SSD too, and shall hold nothing up";
+        ASSERT_TRUE(host.post(3, flush))
+            << "the flush waits for the unresponsive SSD and must not delay other commands";
         for (const std::uint32_t slot : {0u, 1u, 3u})
             for (int again = 0; again < 20; ++again)
                 ASSERT_EQ(host.status(block_command(IoOpcode::kRead, block_of.at(slot), 1), kBlock),

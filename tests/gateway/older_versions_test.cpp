@@ -100,7 +100,7 @@ struct DoubtfulArray {
             rig = std::make_unique<GatewayRig>(stores->options);
             if (in_doubt(*rig)) return;
         }
-        ADD_FAILURE() << "no store is in doubt";
+        ADD_FAILURE() << "no SSD reports a doubtful block";
     }
     std::optional<DoubtfulStores> stores;
     std::unique_ptr<GatewayRig> rig;

@@ -39,7 +39,7 @@ TEST(WriteLossTracker, AsManyLostSsdsAsReplicasFailFlushesAndFewerDoNot) {
     EXPECT_TRUE(watch.lost());
     watch.flush_ended(watch.flush_begins(false), false);
     EXPECT_TRUE(watch.lost()) << "for each host that flushes";
-    EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "told once";
+    EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "a loss must be reported once";
 }
 
 TEST(WriteLossTracker, TwoSsdsLostAtTheSameTimeFailFlushesToo) {
@@ -87,7 +87,7 @@ TEST(WriteLossTracker, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhi
 
 TEST(WriteLossTracker, ALossWithoutUnflushedWritesFailsNoFlush) {
     WriteLossTracker watch(1, map_of(1));
-    EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "nothing was written";
+    EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "no write is unflushed";
     watch.answered();
     watch.flush_ended(watch.flush_begins(false), false);
     EXPECT_FALSE(watch.look_at(without(without(map_of(1), 0), 1), false));
@@ -129,7 +129,7 @@ TEST(SsdQuota, ACommandThatWaitsForTwoSsdsIsNotOvertakenForever) {
     EXPECT_FALSE(shares.has_room(1, 3)) << "the place is kept for the one that waits for both";
     shares.give(2);
     EXPECT_TRUE(shares.has_room(3, 0));
-    EXPECT_TRUE(shares.has_room(4, 3)) << "other SSDs are not kept";
+    EXPECT_TRUE(shares.has_room(4, 3)) << "entries of other SSDs must not be reserved";
 }
 
 TEST(SsdQuota, AWaitingFlushReservesNoEntryAndHidesNoCommandThatDoes) {
@@ -139,11 +139,12 @@ TEST(SsdQuota, AWaitingFlushReservesNoEntryAndHidesNoCommandThatDoes) {
     EXPECT_EQ(behind_flush, 0u);
     const SsdQuota::Mask behind_write = SsdQuota::keep_for(3, behind_flush);
     EXPECT_EQ(behind_write, 3u);
-    EXPECT_EQ(SsdQuota::keep_for(4, behind_write), 3u) << "for the oldest alone";
+    EXPECT_EQ(SsdQuota::keep_for(4, behind_write), 3u)
+        << "entries must be reserved only for the oldest command";
     SsdQuota shares(256, 8);
     while (shares.has_room(1, 0)) shares.take(1);
     shares.give(1);
-    EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would pass the write for ever";
+    EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would overtake the write forever";
     EXPECT_TRUE(shares.has_room(3, 0));
 }
 

@@ -153,7 +153,7 @@ TEST_F(Handlers, AsCFunctionsAreFoundInATableByIndex) {
     };
     EXPECT_EQ(call(3), gnstor_status(Status::kBadArgument));
     EXPECT_EQ(call(0), 0);
-    EXPECT_EQ(call(1), 0) << "nobody there: nothing is called";
+    EXPECT_EQ(call(1), 0) << "an empty table entry must not be called";
     EXPECT_EQ(call(2), 0);
     EXPECT_EQ(gnstor_write_async_by_index({}, v, ch, 5, 1, buffer, table.ref(), 0, &sum, kLong), 0);
     sent += 5;  // a write has two replicas
@@ -187,7 +187,8 @@ TEST_F(Handlers, OfAReplacedTableEntryAreTheNewFunctionsAndNeverThoseOfAnotherMo
         entries[index] = {&add_seven, kAnotherModule};  // whose addresses are none of ours
         poll_all(ch);
         EXPECT_EQ(sum, 9u);
-        EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 0u) << "it ends all the same";
+        EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 0u)
+            << "the request must end although its callback does not run";
         EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
     }
 }
@@ -202,7 +203,7 @@ TEST_F(Handlers, OfABatchAreCalledByTheLaneThatSubmitted) {
                   Status::kSuccess);
         EXPECT_EQ(batch.submit(kMe, lane, v, ch, nvme::IoOpcode::kRead, &request, Add{&sum, 100}),
                   Status::kTooManyPending)
-            << "its slot stays set";
+            << "the table entry must stay set";
         batch.commit(kMe, lane, ch);
         const Deadline end = late();
         while (!batch.dispatch(kMe, lane, ch).finished && !end.passed()) batch.poll(kMe, ch.with<>());

@@ -154,7 +154,7 @@ TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
         EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
         EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
     }
-    EXPECT_EQ(older, 0u) << "nobody was asked for the older version";
+    EXPECT_EQ(older, 0u) << "no replica may be asked for the older version";
     rig.expect_clean();
 }
 
@@ -169,7 +169,8 @@ TEST_F(Failures, ABlockDoubtfulOnEveryReplicaIsReadAsItsOlderVersionAndReportedS
     EXPECT_EQ(v.read_sectors(kMe, ch, 0, 3, 2, data.data(), late()), Status::kOlderVersion);
     EXPECT_EQ(older, 2u);
     EXPECT_EQ(rig.channels[0]->counters().value().older_reads, 2u);
-    EXPECT_EQ(v.read(kMe, ch, 1, 1, data.data(), late()), Status::kSuccess) << "its neighbour";
+    EXPECT_EQ(v.read(kMe, ch, 1, 1, data.data(), late()), Status::kSuccess)
+        << "the neighbouring block must be readable";
     rig.expect_clean();
 }
 

@@ -72,7 +72,7 @@ TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndexAndByKernelsOfTheirModuleAlone
     // Lanes that wait for one another's turn poll, and run what is theirs: under a slow tool, some.
     const auto left = due();
     const auto ran = b.report().callbacks;
-    ASSERT_GT(left, 0u) << "nothing is left to be refused";
+    ASSERT_GT(left, 0u) << "no callback is due, so the test covers nothing";
     poll_from_another_module(b);
     EXPECT_EQ(due(), left) << "it has other addresses for these functions";
     EXPECT_EQ(b.report().callbacks, ran);

@@ -15,7 +15,8 @@ class GnorGpuHangs : public OnGpu {
         OnGpu::SetUp();
         // It takes minutes, and would watch nothing: these kernels have no shared memory.
         if (tool() == "racecheck")
-            GTEST_SKIP() << "racecheck watches shared memory, of which there is none here";
+            GTEST_SKIP()
+                << "compute-sanitizer racecheck checks shared memory, which these kernels do not use";
     }
 };
 

@@ -107,7 +107,9 @@ TEST_F(GnorGpu, EachMemberGetsItsOwnPoolBuffer) {
 }
 TEST_F(GnorGpu, APoolDoublesUnderARunningKernelAndItsMemoryIsRegistered) {
     // The checker takes what was registered after a kernel began for no memory at all.
-    if (tool() == "memcheck") GTEST_SKIP() << "memcheck knows the memory of before the launch alone";
+    if (tool() == "memcheck")
+        GTEST_SKIP()
+            << "compute-sanitizer memcheck recognizes only memory that was registered before the launch";
     PoolBench b(gpu_pool(256u << 10, 4u << 20));
     constexpr std::uint32_t kWarps = 64;
     auto run =

@@ -167,7 +167,7 @@ TEST_F(LeftBehind, UnusedBuffersAreFreedAndBuffersInUseAreKept) {
     left = rig.channels[0]->free_left_buffers().value();
     EXPECT_EQ(left.freed, 1u);
     EXPECT_EQ(left.in_use, 0u);
-    EXPECT_EQ(ch.free(kMe, used), Status::kBadArgument) << "nobody's any more";
+    EXPECT_EQ(ch.free(kMe, used), Status::kBadArgument) << "the buffer was already freed";
     expect_useful();
 }
 

@@ -119,7 +119,8 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
             for (auto& d : rig.drives) d->set_rule({});
             for (auto& d : rig.drives) d->answer_kept();
             rig.channels[0]->quiesce(late()).value();
-            for (int i = 0; i < 20; ++i) ASSERT_EQ(go(late()), Status::kSuccess) << "and goes on";
+            for (int i = 0; i < 20; ++i)
+                ASSERT_EQ(go(late()), Status::kSuccess) << "the channel must continue to work";
             const auto n = rig.channels[0]->counters().value();
             if (straight)
                 EXPECT_TRUE(
@@ -316,7 +317,7 @@ TEST(Lone, ViewsSharedByLanesAreRefusedAndTakeNoResource) {
     EXPECT_TRUE(refused(v, rig.channel().as<Sharing::kLane>()));
     EXPECT_TRUE(refused(v, LoneChannel{}));
     EXPECT_TRUE(refused(nobodys, rig.channel().as<Sharing::kLane>()));
-    EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "none was taken by what was refused";
+    EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "refused calls must take no sequence";
     EXPECT_EQ(rig.channels[0]->counters().value().writes, 0u);
 }
 
@@ -350,7 +351,7 @@ TEST(Lone, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
     t.rig.drives[first]->set_rule({});
     for (int i = 0; i < 5; ++i)
         EXPECT_EQ(t.v.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess) << "of the other replica";
-    EXPECT_EQ(t.write(3, 2), Status::kQueueError) << "one replica cannot be reached";
+    EXPECT_EQ(t.write(3, 2), Status::kQueueError) << "a write with an unreachable replica must fail";
     t.rig.channels[0]->reclaim(first).value();
     t.rig.connect(0, first);
     ASSERT_EQ(t.write(3, 4), Status::kSuccess);
@@ -367,7 +368,8 @@ TEST(Lone, WeightedMapsAndReplicasThatAreNotInAreRespected) {
     });
     for (auto& d : t.rig.drives) d->forget();
     ASSERT_TRUE(t.reads(3, 1));
-    EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty()) << "it is being rebuilt: nobody reads there";
+    EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty())
+        << "a replica that is being rebuilt must not be read";
     EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
     EXPECT_TRUE(t.try_fast_path([&] { EXPECT_TRUE(t.reads(3, 1)); }));
     t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });

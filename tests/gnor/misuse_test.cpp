@@ -84,7 +84,8 @@ TEST_F(CheckedBuffers, UnallocatedPoolMemoryIsRefused) {
     EXPECT_EQ(v.read(kMe, ch, 0, 3, buffer, late()), kNo) << "longer than it is";
     EXPECT_EQ(v.read(kMe, ch, 0, 2, buffer + 4096, late()), kNo);
     EXPECT_EQ(v.write(kMe, ch, 0, 1, other, late()), kNo);
-    EXPECT_EQ(v.read(kMe, ch, 0, 1, base + (5u << 20), late()), kNo) << "where it has not grown to";
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, base + (5u << 20), late()), kNo)
+        << "an address above the pool's present size must be refused";
     EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 1, other, late()).status, kNo);
     EXPECT_EQ(v.try_write_async(simt::Lane{}, ch, 0, 1, other).status, kNo);
     EXPECT_EQ(v.read_sectors(kMe, ch, 0, 0, 1, other, late()), kNo);
@@ -206,7 +207,8 @@ TEST(Tokens, CancelledByTheHostDoNotAffectAnsweredRequestsWithCallbacks) {
     gnor::attach_callback(ch.state(), sent.head, CountsRuns{&runs});
     EXPECT_EQ(rig.channels[0]->usage().value().commands_with_tokens, 0u);
     EXPECT_EQ(rig.channels[0]->drop_tokens().value(), 0u);
-    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 1u) << "until the callback has run";
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 1u)
+        << "the command entry must be taken until the callback has run";
     ch.poll(kMe);
     EXPECT_EQ(runs, 1u);
     ch.poll(kMe);

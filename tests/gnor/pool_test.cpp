@@ -141,7 +141,7 @@ TEST_F(PoolByHand, ImpossibleSizesAreRefusedAndPossibleOnesFailWhileThePoolIsFul
 
 TEST_F(PoolByHand, AGrowthRequestIsServedOnceAndTheNextTryFindsTheNewMemory) {
     make(256u << 10, 1u << 20);
-    EXPECT_FALSE(grow()) << "nobody asked";
+    EXPECT_FALSE(grow()) << "no lane asked for memory";
     auto* first = take(256u << 10, Status::kSuccess);
     EXPECT_FALSE(grow());
     take(4096, Status::kNoBuffer);
@@ -151,12 +151,13 @@ TEST_F(PoolByHand, AGrowthRequestIsServedOnceAndTheNextTryFindsTheNewMemory) {
     auto* second = take(256u << 10, Status::kSuccess);
     EXPECT_TRUE(ch.is_registered(second, 256u << 10));
     EXPECT_FALSE(ch.is_registered(first, 512u << 10)) << "two steps are two regions";
-    EXPECT_FALSE(ch.is_registered(static_cast<std::byte*>(second) + (256u << 10), 1)) << "not there yet";
+    EXPECT_FALSE(ch.is_registered(static_cast<std::byte*>(second) + (256u << 10), 1))
+        << "the new step must not be registered yet";
     take(512u << 10, Status::kNoBuffer);
     EXPECT_TRUE(grow());
     auto* third = take(512u << 10, Status::kSuccess);
     take(4096, Status::kNoBuffer);
-    EXPECT_FALSE(grow()) << "the limit";
+    EXPECT_FALSE(grow()) << "the pool must not grow above its limit";
     for (void* at : {first, second, third}) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
     rig->expect_clean();
 }

@@ -56,7 +56,8 @@ TEST_F(Retries, CommandsRefusedAsBusyOrNotGrantedAreRetriedWithTheSameSequence) 
             EXPECT_EQ(seen().size(), 2u * (times + 1)) << "all replicas, each time";
             refuse_first(times, s);
             ASSERT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
-            EXPECT_EQ(seen().size(), 2 * times + 1) << "the other replica first, then all over again";
+            EXPECT_EQ(seen().size(), 2 * times + 1)
+                << "the other replica must be tried first, then both again";
             refuse_first(times, s);
             ASSERT_EQ(v.write(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);
             ASSERT_EQ(v.read(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);

@@ -83,7 +83,7 @@ TEST(Posting, AGroupRingsTheDoorbellForItsPublishedEntries) {
     memory.expect_rung(1);
     rdma::publish_and_ring(kMe, memory.ref(), memory.filled(), false);
     EXPECT_EQ(memory.state.published, 2u);
-    EXPECT_EQ(memory.record(), 1u) << "whoever asks for no bell gets none";
+    EXPECT_EQ(memory.record(), 1u) << "no doorbell may be rung unless it is requested";
     memory.ref().ring_bell();
     memory.expect_rung(2);
 }

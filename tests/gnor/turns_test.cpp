@@ -211,11 +211,11 @@ TEST(Turns, OfTwoLanesGiveTheRightToGatherCreditsToOneAndTakeItBack) {
         },
         [&] { one = a->try_begin(); }, [&] { other = b->try_begin(); },
         [&] {
-            EXPECT_TRUE(one || other) << "nobody has it, and nobody will";
-            EXPECT_FALSE(one && other) << "two have it";
+            EXPECT_TRUE(one || other) << "no lane got the right to gather credits";
+            EXPECT_FALSE(one && other) << "two lanes got the right to gather credits";
             a->end();
             b->end();
-            EXPECT_EQ(c.gathering, 0u) << "it was left with nobody";
+            EXPECT_EQ(c.gathering, 0u) << "the right to gather credits was not returned";
         });
 }
 
@@ -227,7 +227,7 @@ TEST(Turns, OfTwoLanesGiveNoCreditTwice) {
     at_every_atomic([&] { one = other = 0; }, [&] { one = gnor::take_credits(c, queue, c.depth - 1); },
                     [&] { other = gnor::take_credits(c, queue, 3); },
                     [&] {
-                        EXPECT_EQ(one + other, c.depth) << "all that there are, to whoever came first";
+                        EXPECT_EQ(one + other, c.depth) << "all credits must go to the lane that came first";
                         EXPECT_EQ(queue.outstanding, c.depth);
                         gnor::give_credits(queue, one + other);
                         EXPECT_EQ(queue.outstanding, 0u);
@@ -289,7 +289,7 @@ struct PoolMemory {
         EXPECT_TRUE(levels().give(first, blocks)) << "block " << first << " was free";
     }
     void expect_whole() {
-        EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost, or are there twice";
+        EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost or are free twice";
         (void)levels().merge_all();
         EXPECT_EQ(levels().count_free_units(2), 2u) << "what is free as a whole was not merged";
         EXPECT_EQ(static_cast<std::uint32_t>(words[plan.steps[0].moves_at]), 0u) << "a move never ended";

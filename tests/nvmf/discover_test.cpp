@@ -77,7 +77,8 @@ TEST(Discover, ABrokenLogIsAnError) {
     EXPECT_EQ(code(page({nameless}, 1)), Errc::kCorrupt);
     auto loud = good;
     loud.address[3] = '\x1B';
-    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt) << "an address that speaks to a terminal";
+    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt)
+        << "an address with terminal control characters must be refused";
     loud = good;
     loud.service[1] = '\n';
     EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt);
@@ -124,7 +125,7 @@ TEST(Discover, ATargetsOwnControllerSaysWhatItHas) {
     EXPECT_EQ(found->at(0).address, rig.node_nic().address());
     EXPECT_EQ(found->at(0).service, "4421");
     EXPECT_FALSE(discover(rig.host_nic(), rig.node_nic().address(), "4499", 1'000).ok())
-        << "nobody listens there";
+        << "no target listens on that port";
 }
 
 }  // namespace

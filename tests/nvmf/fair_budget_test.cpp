@@ -54,7 +54,7 @@ class Crowd {
             serve();
             waiting = 0;
             for (const auto& [member, asked] : asked_) waiting += asked.size();
-            ASSERT_TRUE(waiting == 0 || !loans_.empty()) << "somebody waits, and nobody has anything";
+            ASSERT_TRUE(waiting == 0 || !loans_.empty()) << "a member waits although no budget is lent";
             while (!loans_.empty()) give();
             check();
         }
@@ -98,7 +98,7 @@ class Crowd {
         const Member member = a_member();
         const std::uint64_t amount = 1 + random_.below(random_.below(4) == 0 ? 40 : 4);
         if (budget_.take(member, amount)) {
-            ASSERT_TRUE(asked_[member].empty()) << "it has overtaken an older one of its member";
+            ASSERT_TRUE(asked_[member].empty()) << "a request overtook an older one of the same member";
             loans_.push_back({member, amount});
         } else {
             asked_[member].push_back(amount);
@@ -253,7 +253,8 @@ TEST(FairBudget, ManySmallRequestsDoNotStarveALargeOne) {
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(budget.take(small, 1));
     ASSERT_FALSE(budget.take(large, 80));
     for (int i = 0; i < 30; ++i) {
-        EXPECT_FALSE(budget.take_now(small, 1)) << "it would take what the large one waits for";
+        EXPECT_FALSE(budget.take_now(small, 1))
+            << "the small request would take the budget that the large one waits for";
         budget.give(small, 1);
     }
     EXPECT_EQ(budget.next(), large);
@@ -270,7 +271,7 @@ TEST(FairBudget, AMemberAtItsLimitDoesNotDelayOthers) {
     EXPECT_TRUE(budget.take(small, 2));
     budget.give(small, 1);
     EXPECT_FALSE(budget.next());
-    EXPECT_TRUE(budget.take(small, 3)) << "it is in nobody's way";
+    EXPECT_TRUE(budget.take(small, 3)) << "the request delays no other member";
 }
 
 TEST(FairBudget, AnAssuredShareIsGrantedWithoutWaiting) {

@@ -85,7 +85,7 @@ TEST(HalfOpen, APeerThatDelaysItsConnectHoldsNeitherTheControlThreadNorAQueuePai
         EXPECT_TRUE(honest.ok()) << honest.error().message;
         EXPECT_TRUE(eventually([&] { return node.target->connections_open() == (honest.ok() ? 1u : 0u); }));
     }
-    EXPECT_EQ(first_free(*nic), free) << "of the ended connections nothing is left";
+    EXPECT_EQ(first_free(*nic), free) << "the ended connections must leave no queue pair allocated";
 }
 
 // A message is on a slow link when its connection fails, so the NIC says "busy" at once: the connection stays
@@ -115,7 +115,7 @@ TEST(HalfOpen, ABusyQueuePairIsRetriedAndMayEndBeforeItsConnection) {
         ASSERT_TRUE(eventually([&] { return host_nic->counters().sends == 1; }));
         node.let_connect_time_pass();
         EXPECT_TRUE(eventually([&] { return node.target->connections_open() == 0; }));
-        EXPECT_EQ(first_free(*nic), free) << "no queue pair is left without its connection";
+        EXPECT_EQ(first_free(*nic), free) << "a queue pair is still allocated without its connection";
     }
 }
 

@@ -74,7 +74,8 @@ TEST_P(Io, ALargeWriteAndItsReadsMoveTheSameBytes) {
         EXPECT_EQ(
             std::memcmp(io_->buffer.data() + 2 * 4096 + first * 512, io_->buffer.data() + (1 << 19), bytes),
             0);
-        EXPECT_EQ(io_->buffer.data()[(1 << 19) + bytes], std::byte{0xEE}) << "not a byte more";
+        EXPECT_EQ(io_->buffer.data()[(1 << 19) + bytes], std::byte{0xEE})
+            << "no byte beyond the command's data may change";
     }
 }
 
@@ -173,7 +174,7 @@ TEST_P(Io, TheKeyIsInvalidatedWhenTheSglAsksForIt) {
     sgl.type = nvme::kSglKeyedAddress;
     if (!ends_the_connection()) {
         EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), sgl)), Status::kDataTransferError)
-            << "the key is gone";
+            << "the key must be invalid";
     }
     EXPECT_TRUE(rig_->host_nic().deregister_memory(keys).ok());
 }
@@ -276,7 +277,7 @@ TEST_P(Io, MoreCommandsThanTheQueueHoldsFailsTheConnection) {
     }));
     EXPECT_EQ(rig_->held().hold(), kHolds) << "it must not reach the drive";
     EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), io_->buffer.sgl(0, 4096))), Status::kSuccess)
-        << "others go on";
+        << "other connections must continue to work";
     rig_->held().let_go();
     EXPECT_TRUE(eventually([&] { return rig_->counters().connections_failed == 1; }));
     EXPECT_EQ(rig_->counters().malformed, 1u);

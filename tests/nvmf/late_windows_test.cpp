@@ -122,7 +122,7 @@ TEST_F(LateWindows, ARefusedKeyEndsOnlyItsOwnConnection) {
         EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 2; }));
         EXPECT_EQ(steady.status(io(IoOpcode::kWrite, fields(9, 1, 1), steady.buffer.sgl(0, 4096))),
                   Status::kSuccess)
-            << "others go on";
+            << "other connections must continue to work";
     }
 }
 

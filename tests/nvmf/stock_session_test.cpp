@@ -222,7 +222,7 @@ TEST_P(StockSession, AHostWithoutAClientNqnIsRefusedEveryIo) {
         EXPECT_EQ(io_queue.inline_write(trim, ranges).result(), Status::kAccessDenied);
     }
     EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](std::byte b) { return b == std::byte{0xEE}; }))
-        << "not a byte of anybody";
+        << "a refused read must return no data";
     // Vendor commands by admin-passthru.
     std::vector<std::byte> record(sizeof(nvme::VolumeRecord));
     for (const auto op : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod})

@@ -146,7 +146,7 @@ TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestClientItsShare) {
                 return modest.queue().poll(response);
             },
             100))
-            << greedy.answered - before << " commands of the greedy one went by";
+            << greedy.answered - before << " commands of the greedy client were executed meanwhile";
         EXPECT_EQ(response.result(), Status::kSuccess);
     }
     ASSERT_TRUE(greedy.drain());

@@ -63,7 +63,7 @@ TEST(RingSpread, EndedRingsMakeRoomForNewOnes) {
     spread.drop(0, RingUse::kLanes, 64);
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 128), 0u);
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 64), 1u) << "a large ring weighs more";
-    EXPECT_EQ(spread.place(1, RingUse::kLanes, 64), 0u) << "a NIC of fewer pollers has only those";
+    EXPECT_EQ(spread.place(1, RingUse::kLanes, 64), 0u) << "a NIC with fewer pollers must use only those";
 }
 
 TEST(RingSpread, AmongEqualPollersTheOneWithTheFewestRingsOfAllUsesIsChosen) {

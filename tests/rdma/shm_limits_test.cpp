@@ -203,7 +203,7 @@ TEST(ShmLimits, TheLobbyClosesTheOldestConnectionOfTheUserWithMost) {
     pending.add(socket(), 7, now);
     for (int i = 1; i <= 20; ++i) pending.add(socket(), 1000, now + milliseconds(i));
     ASSERT_EQ(pending.connections().size(), 4u);
-    EXPECT_EQ(pending.connections()[0].user, 7u) << "another user's flood is in nobody's way";
+    EXPECT_EQ(pending.connections()[0].user, 7u) << "another user's flood must not close this connection";
     EXPECT_EQ(pending.connections()[1].until, now + milliseconds(118));
     EXPECT_EQ(pending.next_deadline(), now + milliseconds(100));
     EXPECT_EQ(pending.expire(now + milliseconds(118)), 2u);
@@ -270,7 +270,7 @@ TEST(ShmLimits, AnEndedClientWhoseMemoryADriveNeverReleasesStillCounts) {
     Client next(node.path);  // one place is left of two
     EXPECT_TRUE(next.echo(2));
     const auto refused = open_shm_nic(node.path);
-    ASSERT_FALSE(refused.ok()) << "what it has is not another's, too";
+    ASSERT_FALSE(refused.ok()) << "memory of this client must not be given to another";
     EXPECT_EQ(refused.error().code, Errc::kNoSpace);
     EXPECT_NE(refused.error().message.find("start the node anew"), std::string::npos)
         << refused.error().message;

@@ -157,7 +157,7 @@ TEST(ShmNodes, AKilledNodeEndsItsQueuePairsWhileOthersContinueAndItsSuccessorIsF
                     ++steady_echoes;
                     if (stop.load()) return;
                 }
-                EXPECT_EQ(end % 2, 1u) << "a queue pair of the node that lives";
+                EXPECT_EQ(end % 2, 1u) << "a queue pair of the surviving node ended";
             });
         const std::uint64_t wanted = 200 + random.below(400);
         EXPECT_TRUE(eventually([&] { return moments.load() > wanted; }));
@@ -175,7 +175,7 @@ TEST(ShmNodes, AKilledNodeEndsItsQueuePairsWhileOthersContinueAndItsSuccessorIsF
                 eventually([&] { return client.nic->state(client.ends[end]->qpn) == QpState::kError; }));
             EXPECT_EQ(client.nic->connect(client.ends[end]->qpn, address_of(1), kService, {}, 1000).ok(),
                       false)
-                << "neither is anybody there, nor was it reset";
+                << "no node serves there, and the queue pair was not reset";
         }
         ASSERT_TRUE(successors[kill + 1]->begin());
         for (const std::uint32_t end : {1u, 3u}) {
@@ -329,7 +329,7 @@ TEST(ShmNodes, AFlushedReceiveWaitsForRoomHeldByTheDeadNode) {
         client.look();
         return client.errors[1].load() == 1 && client.answers[0].load() == client.ends[0]->receive.entries();
     }));
-    EXPECT_EQ(client.answers[1].load(), all) << "what it had answered is seen";
+    EXPECT_EQ(client.answers[1].load(), all) << "all answers of the ended node must be visible";
 }
 
 TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtOneThatComesBack) {
@@ -402,7 +402,7 @@ TEST(ShmNodes, ResourcesRefusedByOneNodeAreReleasedAtAllAndForeignProcessesAreNa
     few.limits.blocks = {.total = 4096, .assured = 8, .most = 100};
     const auto one = node_child(0), other = node_child(1, few);
     ASSERT_TRUE(one->begin());
-    EXPECT_EQ(open_shm_nic(places(2)).error().code, Errc::kNotFound) << "all of them, or none";
+    EXPECT_EQ(open_shm_nic(places(2)).error().code, Errc::kNotFound) << "a NIC must open all nodes or fail";
     ASSERT_TRUE(other->begin());
     Several client(2);
     const auto stranger = client.nic->connect(client.ends[0]->qpn, "node-7", kService, {}, 1000);

@@ -268,7 +268,7 @@ TEST(TestWarp, DivergedLanesFormGroupsOfTheirOwnSide) {
     }
     test::count("simt_groups_gathered", gatherings);
     test::count("simt_groups_split", splits);
-    EXPECT_GT(splits, 0u) << "active() never returned less than who came by";
+    EXPECT_GT(splits, 0u) << "active() never returned fewer lanes than the warp has";
 }
 
 TEST(TestWarp, BlocksAndWarpsAreNumberedAsOnAGpu) {

@@ -99,7 +99,8 @@ TEST(Arbiter, AnIdleClassAccumulatesNoShares) {
         served[queue] += limit;
         return limit;
     };
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(arbiter.run(256, fetch), 256u) << "low alone has all of it";
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(arbiter.run(256, fetch), 256u) << "the only class with work must get the whole budget";
     served[1] = 0;
     high_has_work = true;
     for (int i = 0; i < 100; ++i) arbiter.run(160, fetch);

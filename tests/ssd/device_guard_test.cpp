@@ -113,7 +113,7 @@ TEST(DeviceGuard, AFileIsOverwrittenOnlyWithForceAndAnEmptyOneAlways) {
     EXPECT_TRUE(allow_format(file, "f", {.force = true, .device_serial = ""}).ok());
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = "S"}).error().code,
               Errc::kInvalidArgument)
-        << "a serial number that nobody looks at is not taken";
+        << "a serial number that is not compared must be refused";
     file.in_use = {"it is swap"};
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = ""}).error().code, Errc::kBusy);
 }
@@ -147,12 +147,12 @@ TEST(DeviceGuard, ADeviceWithContentsNeedsForceAndItsSerialNumber) {
     EXPECT_EQ(code(true, ""), "exists") << "no serial number, no force";
     device.signatures.clear();
     device.signatures_known = false;
-    EXPECT_EQ(code(false, ""), "exists") << "nobody has looked";
+    EXPECT_EQ(code(false, ""), "exists") << "contents of unknown kind need force";
     device.signatures_known = true;
     device.serial = "S1";
     device.in_use = {"it is mounted at /home"};
     EXPECT_EQ(allow_format(device, "/dev/sda", {true, "S1"}).error().code, Errc::kBusy)
-        << "nothing opens what is in use";
+        << "a device in use must not be opened";
 }
 
 TEST(DeviceGuard, APathThatIsNeitherFileNorBlockDeviceIsRefused) {
@@ -194,7 +194,7 @@ class Kernel {
 TEST(DeviceGuard, AnErrorOfTheKernelOnADeviceIsReported) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     const Kernel kernel(scratch, loop.number());
     const auto in_use = [&] {
         const DeviceFacts facts = facts_of(loop.path(), kernel.view);
@@ -222,7 +222,7 @@ TEST(DeviceGuard, AnErrorOfTheKernelOnADeviceIsReported) {
 TEST(DeviceGuard, TheSerialNumberIsTheDisksAlsoForAPartition) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     Kernel kernel(scratch, loop.number());
     EXPECT_EQ(facts_of(loop.path(), kernel.view).serial, "");
     Kernel::write(kernel.disk / "wwid", "naa.5000\n");
@@ -242,7 +242,7 @@ TEST(DeviceGuard, TheSerialNumberIsTheDisksAlsoForAPartition) {
 TEST(DeviceGuard, ADeviceThatIsOpenExclusivelyIsInUse) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     const DeviceFacts before = facts_of(loop.path());
     EXPECT_TRUE(before.block_device);
     EXPECT_EQ(before.bytes, kImageBytes);

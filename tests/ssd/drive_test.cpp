@@ -154,7 +154,8 @@ TEST_P(AnyDrive, AClientsQueueMaySendOnlyTheVendorCommandThatRaisesTheFloorOfIts
     floor.cdw10 = kVolume;
     floor.cdw11 = 1;  // epoch
     floor.cdw12 = 40;
-    EXPECT_EQ(call(*guest, *rig.reactor, floor).result(), Status::kAccessDenied) << "not its volume";
+    EXPECT_EQ(call(*guest, *rig.reactor, floor).result(), Status::kAccessDenied)
+        << "a client must not raise the floor of another client's volume";
     rig.sequence = 39;
     std::vector<std::byte> page(nvme::kBlockBytes);
     EXPECT_EQ(rig.write(0, page), Status::kSuccess) << "a refused floor changes nothing";

@@ -317,7 +317,7 @@ TEST_P(ServiceUnits, AChangeIsAnsweredOnlyWhenEveryUnitHasAnsweredEarlierCommand
         record.revision = epoch + 1;
         admin(nvme::AdminOpcode::kVolumeChmod, record);
         ASSERT_EQ(answers.all.size(), kWrites + 1)
-            << "epoch " << epoch << ": some write was not answered before";
+            << "epoch " << epoch << ": some earlier write was not answered before the change";
         ASSERT_EQ(answers.all.back().tag, 0u) << "the change is answered last";
         for (const auto& answer : answers.all) ASSERT_EQ(answer.status, Status::kSuccess);
     }

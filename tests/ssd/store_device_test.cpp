@@ -20,7 +20,7 @@ constexpr std::uint64_t kDeviceBytes = 64ull << 20;
 class StoreDevice : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (device.path().empty()) GTEST_SKIP() << "no loop device to be had here";
+        if (device.path().empty()) GTEST_SKIP() << "this machine has no free loop device";
     }
     static NewStore what(bool replace) {
         return {
@@ -34,7 +34,8 @@ TEST_F(StoreDevice, IsFormattedOnlyOnRequestAndOnlyIfItIsLargeEnough) {
     const auto unasked = StoreFile::create(device.path(), what(false));
     ASSERT_FALSE(unasked.ok());
     EXPECT_EQ(unasked.error().code, Errc::kExists);
-    EXPECT_EQ(StoreFile::open(device.path()).error().code, Errc::kCorrupt) << "and is no store yet";
+    EXPECT_EQ(StoreFile::open(device.path()).error().code, Errc::kCorrupt)
+        << "the device must not contain a store yet";
     NewStore large = what(true);
     large.geometry.units = 1024;
     EXPECT_EQ(StoreFile::create(device.path(), large).error().code, Errc::kNoSpace);
@@ -99,7 +100,7 @@ TEST_F(StoreDevice, ADriveUsesTheDeviceDirectlyAndNeverFormatsItByItself) {
     auto reactor = Reactor::start("test-drive").value();
     const auto refused = Drive::open(o, *reactor);
     ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, Errc::kCorrupt) << "no store is on it";
+    EXPECT_EQ(refused.error().code, Errc::kCorrupt) << "there must be no store on the device";
     NewStore store = new_store_for(o).value();
     store.replace = true;
     ASSERT_TRUE(StoreFile::create(o.file, store).ok());

@@ -89,7 +89,7 @@ TEST(StoreLife, AfterAHostCrashInProcessModeAnEmptyIncarnationStartsAndNothingIs
         EXPECT_TRUE(has_contents(*kept));
     }
     auto store = FileStore::open_for_use(path, request(BootMode::kPower, kNextBoot)).value();
-    EXPECT_NE(store->identity().incarnation, before.incarnation) << "and stays another one";
+    EXPECT_NE(store->identity().incarnation, before.incarnation) << "the store must keep its new incarnation";
     EXPECT_EQ(others(path).size(), 1u);
 }
 
@@ -130,7 +130,8 @@ TEST(StoreLife, AKillIsJudgedByTheBackboneInUseAtTheKillNotByTheNextOne) {
     BootRecord r = StoreFile::open(path).value()->boot();
     r.backbone = BootBackbone::kNotTold;
     ASSERT_TRUE(write_boot_record(FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).get(), r));
-    EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "an older program did not say";
+    EXPECT_FALSE(judged_as_only_killed(path, kMapped))
+        << "a store of an older program does not record its backbone";
 }
 
 TEST(StoreLife, AStoreOpenedForUseAndLeftUnchangedKeepsItsState) {

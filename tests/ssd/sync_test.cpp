@@ -71,7 +71,7 @@ TEST(Sync, AStoreIsSyncedAfterItsOpeningBecauseItsLastUserMayHaveBeenKilled) {
     EXPECT_EQ(store->sync(), deengine::FlashStatus::kOk);
     EXPECT_EQ(g_syncs, before + 1);
     EXPECT_EQ(store->sync(), deengine::FlashStatus::kOk);
-    EXPECT_EQ(g_syncs, before + 1) << "nothing new";
+    EXPECT_EQ(g_syncs, before + 1) << "a sync without new data must not reach the disk";
 }
 
 TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
@@ -89,7 +89,7 @@ TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
     const nvme::VolumeRecord other = testing::record_of(9, testing::kWriter, 64);
     EXPECT_EQ(rig.vendor(nvme::AdminOpcode::kVolumeAdd, &other, sizeof other), nvme::Status::kInternalError);
     testing::Page to;
-    EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess) << "reads go on";
+    EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess) << "reads must still succeed";
     EXPECT_EQ(to, page);
     rig.remount();
     EXPECT_EQ(rig.write(2, page), nvme::Status::kSuccess);
@@ -156,7 +156,7 @@ TEST(Sync, ProgramsAndReadsContinueDuringASync) {
     EXPECT_EQ(store->sync_poll(), SyncState::kIdle);
     const std::uint64_t before = g_syncs;
     EXPECT_EQ(store->sync(), FlashStatus::kOk);
-    EXPECT_EQ(g_syncs, before + 1) << "what came meanwhile is for the next";
+    EXPECT_EQ(g_syncs, before + 1) << "pages written meanwhile must wait for the next sync";
 }
 
 TEST(Sync, OneSyncServesEveryPartThatWaitsForTheNext) {
@@ -181,7 +181,7 @@ TEST(Sync, OneSyncServesEveryPartThatWaitsForTheNext) {
     EXPECT_EQ(g_syncs, before + 2) << "the first alone, the others together";
     parts.clear();
     store.reset();
-    EXPECT_EQ(told, 2u) << "whoever polls is woken";
+    EXPECT_EQ(told, 2u) << "every polling part must be woken";
 }
 
 TEST(Sync, AFailedSyncOfOnePartFailsEveryPartPermanently) {

@@ -72,7 +72,7 @@ TEST(RoceCmLimits, APeerThatKeepsSendingMraIsAbandonedInBoundedTime) {
     EXPECT_EQ(now, begun + options.half_open_timeout_ns) << "after " << asked << " messages";
     EXPECT_EQ(manager.half_open(), 0u);
     const auto told = next_of_kind(manager, CmKind::kReject);
-    ASSERT_TRUE(told) << "it is told, and forgets its queue pair too";
+    ASSERT_TRUE(told) << "the peer must be told, so that it frees its queue pair";
     EXPECT_EQ(told->reason, RejectReason::kTimeout);
 }
 
@@ -134,14 +134,16 @@ TEST(RoceCmLimits, AConnectionThatWeEndedCountsForItsPeerUntilThePeerConfirms) {
     ASSERT_EQ(got.size(), 6u);
     for (const CmId id : got) manager.disconnect(0, id);
     EXPECT_EQ(manager.disconnecting(), 6u);
-    EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty()) << "it keeps its silence";
+    EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty())
+        << "a silent peer must not get more connections";
     CmMessage known;
     known.kind = CmKind::kDisconnected;
     known.local_id = 100;
     known.remote_id = got[0];
     manager.on_message(0, address_of(7), known);
     EXPECT_EQ(take_connections(manager, address_of(7), 400, 6).size(), 1u) << "for the one that it answered";
-    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u) << "others wait for nobody";
+    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u)
+        << "other peers must get their connections";
 }
 
 TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenTheTableIsFull) {
@@ -153,7 +155,8 @@ TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenTheTableIsFull) {
     EXPECT_TRUE(ask(manager, 1'000'000'000, address_of(30), 400))
         << "one that nobody has answered for long goes";
     EXPECT_EQ(manager.half_open(), 3u);
-    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
+    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500))
+        << "a peer that already has its share must not replace it";
 }
 
 TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenOurOwnExceedTheirShare) {
@@ -164,7 +167,8 @@ TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenOurOwnExceedTheirShare) {
     for (std::uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
     // Its place is free when the end of who had it was told.
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(30), 400));
-    EXPECT_FALSE(next_of_kind(manager, CmKind::kReject)) << "so that it asks again";
+    EXPECT_FALSE(next_of_kind(manager, CmKind::kReject))
+        << "the request must be dropped without a REJ, so that the peer repeats it";
     EXPECT_TRUE(ask(manager, 1'500'000'000, address_of(30), 400));
     EXPECT_EQ(manager.half_open(), 2u);
 }

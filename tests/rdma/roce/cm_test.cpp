@@ -157,7 +157,8 @@ TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
     while (rig.managers[1].next_event(event)) {
     }
     rig.managers[1].on_time(20'000'000'000);
-    EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
+    EXPECT_EQ(rig.managers[1].half_open(), 0u)
+        << "half-open connections must end if they are not completed in time";
 }
 
 TEST(RoceCm, ARequestIsRepeatedForItsStatedTimeAndOtherMessagesForHalfOfIt) {
@@ -185,7 +186,7 @@ TEST(RoceCm, ARequestIsRepeatedForItsStatedTimeAndOtherMessagesForHalfOfIt) {
     mine.local_gid = address_of(0);
     mine.remote_gid = address_of(1);
     ASSERT_TRUE(manager.connect(0, address_of(1), mine).ok());
-    EXPECT_EQ(messages_until_closed(0), 16u) << "nobody answers";
+    EXPECT_EQ(messages_until_closed(0), 16u) << "the peer does not answer";
     // A host that needs 6 s for its first answer, and says no more afterwards.
     const auto id = manager.connect(10'000'000'000, address_of(1), mine);
     ASSERT_TRUE(id.ok());
@@ -277,7 +278,8 @@ TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForPeersWithFewerConnections) {
         flood(peer);
     }
     EXPECT_EQ(ended, 8u) << "each took the place of one of the flood's";
-    for (const CmId id : honest) EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood took it back";
+    for (const CmId id : honest)
+        EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood replaced the real peer's connection";
 }
 
 TEST(RoceCm, APeerThatWasConnectedBeforeKeepsItsConnectionsInAFloodOfFirstRequests) {

@@ -28,7 +28,7 @@ TEST_P(RoceMutant, IsFoundByTheSimulatedNetwork) {
             std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), report.violation.c_str());
     }
     std::printf("GN_COUNT roce_mutant_%d_found=%llu\n", GetParam(), static_cast<unsigned long long>(found));
-    EXPECT_GT(found, 0u) << "the planted fault " << GetParam() << " went unnoticed in " << kRuns << " runs";
+    EXPECT_GT(found, 0u) << "the planted fault " << GetParam() << " was not detected in " << kRuns << " runs";
 }
 INSTANTIATE_TEST_SUITE_P(Each, RoceMutant, ::testing::Range(1, kMutations + 1));
 

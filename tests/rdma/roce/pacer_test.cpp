@@ -127,7 +127,7 @@ Outcome run(const Load& load, Pacer& pacer) {
             queue.pop_front();
         }
     }
-    ADD_FAILURE() << "it does not end";
+    ADD_FAILURE() << "the transfer does not end";
     return out;
 }
 
@@ -150,7 +150,7 @@ TEST(RocePacer, ConcurrentReadsOfMegabytesOverrunNoQueueInTheNetwork) {
         load.paced = false;
         const Outcome burst = run(load, unused);
         say("unpaced", load, burst);
-        EXPECT_GT(burst.dropped, 1000u) << "the load is none";
+        EXPECT_GT(burst.dropped, 1000u) << "the unpaced load overran no queue, so the test covers nothing";
         gnstor::test::count("roce_paced_packets", paced.sent);
     }
 }
@@ -208,7 +208,8 @@ TEST(RocePacer, ResponsesBehindAPacedReadWaitForItAndAreThenSent) {
         ASSERT_LT(now, kPatience);
         if (!reader.responder->next_packet(now, packet)) {
             ++held_back;
-            ASSERT_GT(reader.responder->next_deadline(), now) << "nobody would look at it again";
+            ASSERT_GT(reader.responder->next_deadline(), now)
+                << "the responder has no deadline at which it would send the rest";
             ASSERT_NE(reader.responder->next_deadline(), kNever);
             now = reader.responder->next_deadline();
             continue;

@@ -14,7 +14,7 @@ TEST(PeerWatch, OnePortUnreachableMessageProbesThePeerAndASecondEndsItOnlyAfterT
     PeerWatch watch;
     EXPECT_EQ(watch.refused(1000), Verdict::kProbe);
     EXPECT_TRUE(watch.doubted());
-    EXPECT_EQ(watch.refused(1000), Verdict::kWait) << "of the same burst";
+    EXPECT_EQ(watch.refused(1000), Verdict::kWait) << "a message of the same burst must not count";
     EXPECT_EQ(watch.refused(1000 + kLater - 1), Verdict::kWait);
     EXPECT_EQ(watch.refused(1000 + kLater), Verdict::kEnded);
 }
@@ -102,13 +102,13 @@ TEST_F(Probed, WithNothingUnacknowledgedTheProbeIsADuplicateThatIsNotExecuted) {
     EXPECT_EQ(requester->next_deadline(), kNever) << "no timeout runs for it";
     to_responder(200'000, probe);
     const auto answer = answers(200'000);
-    ASSERT_EQ(answer.size(), 1u) << "it is acknowledged at once";
+    ASSERT_EQ(answer.size(), 1u) << "a duplicate must be acknowledged at once";
     to_requester(200'000, answer);
     EXPECT_FALSE(requester->unanswered(0xFFFFFE));
-    EXPECT_EQ(node.done.size(), 1u) << "no second message";
+    EXPECT_EQ(node.done.size(), 1u) << "a duplicate must not be executed";
     post(RequestKind::kSend, 10);
     to_responder(300'000, requests(300'000));
-    EXPECT_EQ(node.done.size(), 2u) << "the connection goes on";
+    EXPECT_EQ(node.done.size(), 2u) << "the connection must continue to work";
 }
 
 TEST_F(Probed, ADuplicateOfAReadsLastNumberIsAcknowledged) {

@@ -20,7 +20,7 @@ TEST_F(RoceTransport, ALongReadIsRequestedInPiecesThatFitTheWindow) {
     post(RequestKind::kRead, 20 * kMtu + 5, kBase + 3);
     std::uint32_t asked = 0, lost = 0;
     for (TimeNs now = 0; completions().empty(); now += 1'000'000) {
-        ASSERT_LT(now, 100'000'000u) << "it does not end";
+        ASSERT_LT(now, 100'000'000u) << "the READ does not end";
         requester->on_time(now);
         const auto sent = requests(now);
         std::uint32_t bytes = 0;
@@ -79,7 +79,7 @@ TEST_F(RoceTransport, AfterATimeoutTwoPacketsAreSentAndTwiceAsManyAfterEachAnswe
     requester->on_time(now);
     const auto again = requests(now);
     ASSERT_EQ(again.size(), 2u);
-    EXPECT_TRUE(again[1].ack_request) << "or nobody would say that it came";
+    EXPECT_TRUE(again[1].ack_request) << "the packet must request an acknowledgement";
     std::vector<std::size_t> rounds;
     for (auto sent = again; !sent.empty(); sent = requests(now)) {
         rounds.push_back(sent.size());
@@ -90,7 +90,7 @@ TEST_F(RoceTransport, AfterATimeoutTwoPacketsAreSentAndTwiceAsManyAfterEachAnswe
     EXPECT_EQ(rounds, (std::vector<std::size_t>{2, 4, 8, 2}));
     EXPECT_EQ(completions(), Statuses{rdma::mlx5::kSyndromeNone});
     post(RequestKind::kWrite, 16 * kMtu);
-    EXPECT_EQ(requests(now).size(), 16u) << "and all as before in the end";
+    EXPECT_EQ(requests(now).size(), 16u) << "the full window must be restored in the end";
 }
 
 }  // namespace

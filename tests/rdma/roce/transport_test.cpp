@@ -23,7 +23,7 @@ TEST_F(RoceTransport, OneAcknowledgementCoversManyMessagesAcrossTheWrap) {
     EXPECT_EQ(sent[1].psn, 0xFFFFFFu);
     EXPECT_EQ(sent[2].psn, 0u);
     to_responder(100, sent);
-    EXPECT_TRUE(answers(100).empty()) << "an acknowledgement waits for company";
+    EXPECT_TRUE(answers(100).empty()) << "an acknowledgement must be delayed to cover several messages";
     ASSERT_NE(responder->next_deadline(), kNever);
     const auto answer = answers(responder->next_deadline());
     ASSERT_EQ(answer.size(), 1u);
@@ -96,7 +96,7 @@ TEST_F(RoceTransport, AMissingReceiveIsWaitedForButNotForever) {
         if (retries != kRnrByTime) {
             EXPECT_EQ(naks, retries + 1);
         } else {
-            EXPECT_GE(now, kRnrPatienceNs) << "not by number";
+            EXPECT_GE(now, kRnrPatienceNs) << "the timeout must end the connection, not the number of tries";
             EXPECT_LE(now, kRnrPatienceNs + rnr_timer_ns(12));
         }
     }

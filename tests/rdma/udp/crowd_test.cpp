@@ -30,7 +30,7 @@ TEST(Crowd, APeerWithAllAllowedConnectionsLeavesRoomForAnotherPeerAndOurOwn) {
             ASSERT_NE(acceptor.await_link(taken.size() - 1), nullptr);
         }
     }
-    ASSERT_TRUE(refused) << "it has " << taken.size() << " connections, and no end";
+    ASSERT_TRUE(refused) << "it has " << taken.size() << " connections and was never refused";
     EXPECT_EQ(taken.size() - 1, kOfOnePeer);
     EXPECT_EQ(refused->code, Errc::kBusy) << refused->message;
 

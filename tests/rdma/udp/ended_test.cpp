@@ -104,7 +104,7 @@ TEST_F(Ended, AllItsConnectionsFailBeforeTheTimeoutsOfAnyHaveRunOut) {
     ASSERT_EQ(left.bad.size(), 1u);
     EXPECT_EQ(left.bad[0].status, mlx5::kTransportRetryExceeded);
     EXPECT_LT(watcher.count(), kTries);
-    EXPECT_TRUE(failed(other)) << "it has nothing to ask, and the same peer";
+    EXPECT_TRUE(failed(other)) << "an idle connection to the same peer must fail too";
     EXPECT_EQ(peers_ended(), 1u);
 }
 
@@ -125,7 +125,7 @@ TEST_F(Ended, APeerThatOwesAnAnswerForLongIsProbedAndStaysConnected) {
     ASSERT_TRUE(left.await_completions(2));
     EXPECT_TRUE(left.bad.empty());
     EXPECT_FALSE(left.failed.has_value());
-    EXPECT_EQ(acceptor.endpoints[0]->messages, 1u) << "a probe is executed by nobody";
+    EXPECT_EQ(acceptor.endpoints[0]->messages, 1u) << "a probe must not be executed as a message";
 }
 
 TEST_F(Ended, AnIcmpErrorForAnAnsweredPacketEndsNoConnection) {
@@ -139,7 +139,7 @@ TEST_F(Ended, AnIcmpErrorForAnAnsweredPacketEndsNoConnection) {
         if (!forge(peer, quoted)) GTEST_SKIP() << "no CAP_NET_RAW";
     } while (std::chrono::steady_clock::now() <= until);
     EXPECT_EQ(peers_ended(), 0u);
-    EXPECT_EQ(watcher.count(), sent) << "and nothing is sent again";
+    EXPECT_EQ(watcher.count(), sent) << "nothing may be sent again";
 }
 
 TEST_F(Ended, IcmpErrorsFromOthersOrForOtherPacketsEndNoConnection) {

@@ -63,10 +63,10 @@ TEST(PathMtu, ForgedByAnAttackerStopsNoPayload) {
     rig::fill(bytes, 3);
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes, 1000)).ok());
     ASSERT_TRUE(left.await_completions(1));
-    EXPECT_TRUE(left.bad.empty()) << "payload does not get through any more";
+    EXPECT_TRUE(left.bad.empty()) << "payload is no longer delivered";
     left.close();
     pair.right.driver->unlisten(4420);
-    if (!deceived) GTEST_SKIP() << "this kernel was not deceived: what was written proves nothing";
+    if (!deceived) GTEST_SKIP() << "this kernel ignored the forged message, so the result proves nothing";
 }
 
 TEST(PathMtu, ForgedMessagesDoNotSuppressWarningsAboutUnsentPackets) {
@@ -85,7 +85,9 @@ TEST(PathMtu, ForgedMessagesDoNotSuppressWarningsAboutUnsentPackets) {
     EXPECT_TRUE(socket->flush());
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(socket->counters().refused, 1u);
-    EXPECT_NE(said.find("do not pass"), std::string::npos) << "no claim came: nothing is tested\n" << said;
+    EXPECT_NE(said.find("do not pass"), std::string::npos)
+        << "no forged message was received, so the test covers nothing\n"
+        << said;
     EXPECT_NE(said.find("was not sent"), std::string::npos) << said;
 }
 

@@ -278,7 +278,7 @@ TEST(Death, APeerThatVanishesIsDetectedByEveryoneWithPendingRequests) {
     EXPECT_EQ(busy.bad[4].status, mlx5::kFlushed);
     EXPECT_FALSE(busy.called_after_end);
     EXPECT_TRUE(idle.await([&] { return idle.failed.has_value(); }))
-        << "what one notices ends all with that peer";
+        << "a failure detected on one connection must end all connections to that peer";
     EXPECT_FALSE(busy.post(rig::request(RequestKind::kWrite, 6, bytes, 0)).ok());
     idle.close();
 }

@@ -63,7 +63,8 @@ TEST_F(Replaced, ARestartedPeerIsServedOnTheSameQueuePairAndItsOldLinkEnds) {
     FakeEndpoint anew(*pair.left.reactor);
     const auto connected = pair.connect(anew, kQp);
     ASSERT_TRUE(connected.ok()) << connected.error().message;
-    EXPECT_TRUE(right->await([&] { return right->failed.has_value(); })) << "what it has lost is ended";
+    EXPECT_TRUE(right->await([&] { return right->failed.has_value(); }))
+        << "connections that the restarted peer lost must end";
     FakeEndpoint* const newer = acceptor.await_link(1);
     ASSERT_NE(newer, nullptr);
     expect_works(anew, *newer);
