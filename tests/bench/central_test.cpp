@@ -149,7 +149,7 @@ TEST(ExtentStock, RunsOfThreadsWithStocksNeverOverlapAndAStockKeepsFewBlocks) {
     EXPECT_GE(extents.free_blocks() + kept, std::uint64_t{kChunks} * Extents::kChunkBlocks);
 }
 
-TEST(ChangeLog, WhatIsDurableHasNoHolesInWhateverOrderBlocksAreWritten) {
+TEST(ChangeLog, DurableRecordsHaveNoHolesInWhateverOrderLogBlocksAreWritten) {
     constexpr std::uint32_t kRecordsEach = 5'000;
     ChangeLog log(4);
     std::mutex mutex;

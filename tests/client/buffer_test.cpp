@@ -101,7 +101,7 @@ TEST_P(Buffers, CannotBeUnmappedWhileACommandUsesThem) {
     GN_ASSERT_OK(buffer.release());
 }
 
-TEST_P(Buffers, AbsurdSizesAreRefusedAndNothingIsLeftBehind) {
+TEST_P(Buffers, InvalidSizesAreRefusedAndNoMemoryStaysAllocated) {
     EXPECT_FALSE(client->map_buffer(0).ok());
     EXPECT_FALSE(client->map_buffer(~std::size_t{0}).ok());
     std::vector<client::Buffer> all;

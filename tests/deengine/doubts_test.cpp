@@ -134,7 +134,7 @@ TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
             << i;
     EXPECT_EQ(nvme::present_order(0, 0), 0u);
     EXPECT_LT(nvme::present_order(7, ~0ull), nvme::present_order(8, 0))
-        << "what is too long stays in its epoch";
+        << "a sequence that is too large must not change the order of epochs";
 }
 
 TEST(Doubts, OlderVersionsAreReadOneBlockAtATime) {

@@ -193,7 +193,7 @@ TEST_F(Fencing, OnlyTheNewestNonceGrants) {
     EXPECT_NE(first, second);
     for (const std::uint32_t wrong : {first, second + 1, 0u})
         EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), wrong), Status::kNotGranted);
-    EXPECT_EQ(rig.engine->map_version(), 0u) << "what is refused activates no map";
+    EXPECT_EQ(rig.engine->map_version(), 0u) << "a refused command must not activate a map";
     EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kSuccess);
     pass(6 * kMs, 6 * kMs);
     EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kSuccess) << "the same again";

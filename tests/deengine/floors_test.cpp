@@ -88,7 +88,7 @@ TEST(Floors, TheFirstChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
     ASSERT_TRUE(ok(rig.floor(kHog, 2).status));
     (void)rig.fill(kHog, 10);  // sequences 3 .. 9 are those of a slow lane
     ASSERT_EQ(rig.trim_block(kHog, 100, 4), Status::kBusy) << "an older one may still come";
-    EXPECT_EQ(rig.write_block(kHog, 4, 3), Status::kSuccess) << "into what was trimmed";
+    EXPECT_EQ(rig.write_block(kHog, 4, 3), Status::kSuccess) << "a write to a trimmed block must succeed";
     ASSERT_TRUE(ok(rig.floor(kHog, 3).status));
     EXPECT_EQ(rig.trim_block(kHog, 100, 4), Status::kSuccess);
     EXPECT_TRUE(rig.holds(rig.fields(kHog, kWriter, 4), 3));

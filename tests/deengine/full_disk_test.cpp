@@ -100,7 +100,8 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndAcceptsChangesWhenThereIsSpa
         EXPECT_EQ(rig.add(make_record(5, kWriter)), Status::kCapacityExceeded);
         const nvme::Command flush = nvme::encode_io(IoOpcode::kFlush, at(rig, 0));
         EXPECT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
-        EXPECT_FALSE(rig.engine->close().ok()) << "no checkpoint holds what was recovered";
+        EXPECT_FALSE(rig.engine->close().ok())
+            << "the recovered state is in no checkpoint, so the close must fail";
         check();
     }
     EXPECT_EQ(settled, 0);

@@ -289,7 +289,7 @@ TEST_F(LostRecords, DoubtfulBlocksSurviveBootsUntilALaterEpochOrTheDeletionOfThe
     EXPECT_EQ(report.records_lost, 0u) << "the loss was already reported";
     EXPECT_EQ(status_of(6), Status::kDoubtful);
     put(6, 1);
-    EXPECT_EQ(status_of(6), Status::kDoubtful) << "it may be older than what was lost";
+    EXPECT_EQ(status_of(6), Status::kDoubtful) << "the block may be older than the lost record";
     auto again = make_record(kVolume, kClient);
     again.epoch = 2;
     ASSERT_EQ(chmod(again), Status::kSuccess);

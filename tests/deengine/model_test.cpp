@@ -281,7 +281,7 @@ class History {
                 if (got == pattern(model.id_at(v, b))) continue;
                 ASSERT_TRUE(pending != nullptr && pending->vid == id && got == pattern(model.id_at(after, b)))
                     << "volume " << id << " block " << b
-                    << " is neither what was acknowledged nor what was being written";
+                    << " has neither the acknowledged contents nor those of the write in flight";
             }
         }
     }

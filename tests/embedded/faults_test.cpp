@@ -204,7 +204,7 @@ TEST_F(Faults, AfterReclaimNoBufferIsTouchedByWhatTimedOut) {
     count("array_timeouts", timed_out);
 }
 
-TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
+TEST_F(Faults, AnExpiredAssociationIsRestoredByReclaim) {
     constexpr std::uint32_t kKeepAliveMs = 1000;
     auto client = b.rig.connect("brief", 2, 8, simt::LanesKind::kCpu, kKeepAliveMs);
     auto volume = b.rig.volume(*client, "brief", 64);

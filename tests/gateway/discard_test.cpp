@@ -40,7 +40,8 @@ TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsCompletesAndTheVolumeIsWritable
                 << "round " << round << ", from block " << block;
         for (std::uint64_t block = 0; block < kVolumeBlocks / round; block += kVolumeBlocks / 64) {
             ASSERT_TRUE(holds(block, 0));
-            ASSERT_EQ(write(block + 1, 7 + round), Status::kSuccess) << "into what was trimmed";
+            ASSERT_EQ(write(block + 1, 7 + round), Status::kSuccess)
+                << "a write to a trimmed block must succeed";
             ASSERT_TRUE(holds(block + 1, 7 + round));
         }
     }

@@ -67,7 +67,7 @@ TEST_F(Failures, WrongArgumentsAreRefusedBeforeACommandIsSent) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
+TEST_F(Failures, EveryStatusOfADriveIsReturnedByAWrite) {
     const Status all[] = {Status::kInvalidOpcode,    Status::kInvalidField,
                           Status::kInternalError,    Status::kLbaOutOfRange,
                           Status::kCapacityExceeded, Status::kNamespaceWriteProtected,

@@ -183,11 +183,11 @@ TEST(LeftBehindByManyLanes, DroppedTokensKeepTheirBuffersUntilTheirAnswersCome) 
     EXPECT_GT(run_with_dropped_tokens(options_of(2, 8), 8, 4), 0u);
 }
 
-TEST(NobodyAnswers, WithAStoppedNicEveryCallEndsAtItsDeadlineAndWorksAgainWhenTheNicResumes) {
+TEST(WithoutAnswers, WithAStoppedNicEveryCallEndsAtItsDeadlineAndWorksAgainWhenTheNicResumes) {
     EXPECT_GT(run_without_any_answer(options_of(1, 8), 12, 2, Silent::kNic), 0u);
 }
 
-TEST(NobodyAnswers, WithUnresponsiveDrivesEveryCallEndsAtItsDeadlineAndReclaimResetsTheChannel) {
+TEST(WithoutAnswers, WithUnresponsiveDrivesEveryCallEndsAtItsDeadlineAndReclaimResetsTheChannel) {
     EXPECT_GT(run_without_any_answer(options_of(2, 8), 12, 2, Silent::kDrives), 0u);
 }
 

@@ -168,7 +168,7 @@ TEST(PoolLevels, LoneRequestsDoNotSplitAndMergeEachTime) {
     const auto after = model.words;  // with the count of moves
     const std::uint32_t again = model.levels().take(1, 0);
     model.levels().give(again, 1);
-    EXPECT_EQ(model.words, after) << "what was split stays split while it is the last of its level";
+    EXPECT_EQ(model.words, after) << "the last split block of a level must stay split";
     EXPECT_TRUE(model.levels().merge_all());
     EXPECT_EQ(model.bitmaps(), model.fresh);
 }

@@ -132,7 +132,7 @@ TEST_F(PoolByHand, ImpossibleSizesAreRefusedAndPossibleOnesFailWhileThePoolIsFul
     for (int i = 0; i < 4; ++i) all.push_back(take(1u << 20, Status::kSuccess));
     take(1, Status::kNoBuffer);
     EXPECT_EQ(ch.alloc(kMe, 1, Deadline::in_ns(kShort)), nullptr) << "waits until its deadline";
-    EXPECT_FALSE(grow()) << "a pool without a limit of growth stays";
+    EXPECT_FALSE(grow()) << "a pool without a growth limit must not grow";
     EXPECT_EQ(ch.free(kMe, static_cast<std::byte*>(all[1]) + 4096), Status::kBadArgument);
     for (void* at : all) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
     EXPECT_EQ(ch.free(kMe, all[2]), Status::kBadArgument) << "twice";
@@ -200,7 +200,7 @@ TEST_F(PoolByHand, ARunOfAGrownStepIsHeldByACommandAtItsEnd) {
     const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 1, buffer + 255 * 4096, until); };
     ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
     EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
-    EXPECT_EQ(ch.free(kMe, first), Status::kSuccess) << "only what is in use is refused";
+    EXPECT_EQ(ch.free(kMe, first), Status::kSuccess) << "a buffer that no command uses must be freed";
     rig->wait_kept(1);
     for (auto& d : rig->drives) d->set_rule({});
     for (auto& d : rig->drives) d->answer_kept();

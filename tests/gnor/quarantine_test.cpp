@@ -37,7 +37,7 @@ class Quarantine : public ::testing::Test {
         while (std::byte* p = pool(4096)) others.push_back(p);
         for (std::byte* p : others) {
             EXPECT_TRUE(p + 4096 <= buffer || p >= buffer + bytes);
-            EXPECT_EQ(ch.free(kMe, p), Status::kSuccess) << "only what is in use is refused";
+            EXPECT_EQ(ch.free(kMe, p), Status::kSuccess) << "a buffer that no command uses must be freed";
         }
         EXPECT_EQ(others.size(), (rig.options.pool_bytes - bytes) / 4096);
     }

@@ -179,7 +179,7 @@ TEST(WrongLanes, ChannelsOfAGpuAreRefusedOnCpuLanesAndTheirMemoryIsNotTouched) {
     const ChannelSet set{out_of_reach<const ChannelRef>(), 2, simt::LanesKind::kGpu};
     EXPECT_EQ(set.mine(simt::Lane{}).usable(), Status::kWrongLanes);
     EXPECT_EQ(set[1].usable(), Status::kWrongLanes);
-    EXPECT_EQ(set[2].usable(), Status::kWrongSharing) << "there is none";
+    EXPECT_EQ(set[2].usable(), Status::kWrongSharing) << "there is no channel for this lane";
     EXPECT_EQ(set.shared<Sharing::kLane>().mine(simt::Lane{}).usable(), Status::kWrongLanes);
 }
 

@@ -291,7 +291,7 @@ struct PoolMemory {
     void expect_whole() {
         EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost or are free twice";
         (void)levels().merge_all();
-        EXPECT_EQ(levels().count_free_units(2), 2u) << "what is free as a whole was not merged";
+        EXPECT_EQ(levels().count_free_units(2), 2u) << "completely free blocks were not merged";
         EXPECT_EQ(static_cast<std::uint32_t>(words[plan.steps[0].moves_at]), 0u) << "a move never ended";
     }
 };

@@ -113,7 +113,7 @@ TEST(Discover, AnSsdIsToldFromAnotherSubsystemByItsName) {
     EXPECT_FALSE(is_ssd_subsystem(""));
 }
 
-TEST(Discover, ATargetsOwnControllerSaysWhatItHas) {
+TEST(Discover, ATargetsDiscoveryControllerListsItsSubsystems) {
     RigOptions options;
     options.udp = true;
     options.target.ports.push_back({.service = "4421", .address = {}});

@@ -332,7 +332,7 @@ TEST(ShmNodes, AFlushedReceiveWaitsForRoomHeldByTheDeadNode) {
     EXPECT_EQ(client.answers[1].load(), all) << "all answers of the ended node must be visible";
 }
 
-TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtOneThatComesBack) {
+TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtARestartedOne) {
     const auto lives = node_child(0), dies = node_child(1), follows = node_child(1);
     ASSERT_TRUE(lives->begin() && dies->begin());
     Several client(2);

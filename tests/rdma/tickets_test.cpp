@@ -313,7 +313,7 @@ TEST(Tickets, AWriterThatFindsTheRingFullReportsAnOverrunAndOverwritesNothing) {
     EXPECT_EQ(next, kEntries);
     EXPECT_TRUE(other.write(receive_of(kFirst, 1)))
         << "there is room again, and it has not met the end of it";
-    EXPECT_FALSE(one.write(receive_of(kFirst, 1))) << "an overrun stays one";
+    EXPECT_FALSE(one.write(receive_of(kFirst, 1))) << "an overrun must persist";
 }
 
 TEST(Tickets, AnEntryReservedByAnEndedWriterIsCompletedForIt) {

@@ -325,7 +325,7 @@ TEST_P(UdpNic, AMessageKeepsItsMemoryUntilTheSinkReleasesIt) {
     must(destroyed.get());
 }
 
-TEST_P(UdpNic, WhatIsDisconnectedWhileItConnectsStaysDisconnected) {
+TEST_P(UdpNic, AQueuePairDisconnectedWhileItConnectsStaysDisconnected) {
     WindowSink sink;
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
     End x(*a.nic, *a.cq);

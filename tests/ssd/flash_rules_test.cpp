@@ -143,8 +143,8 @@ TEST_P(FlashRules, CopyBackMovesBytesKeepsTheGivenChecksumsAndObeysTheProgramOrd
     ASSERT_EQ(rig.flash->read_page(8, 0, 8, to.data(), read, back), FlashStatus::kOk);
     EXPECT_EQ(to, page_of(5));
     EXPECT_EQ(back.unit_serial, 77u);
-    EXPECT_EQ(back.sector_crc[2], kept) << "stays seen as damaged";
-    EXPECT_EQ(std::memcmp(crcs, read, sizeof crcs), 0) << "the checksums of what was copied";
+    EXPECT_EQ(back.sector_crc[2], kept) << "the copy must keep the checksum that shows the damage";
+    EXPECT_EQ(std::memcmp(crcs, read, sizeof crcs), 0) << "the checksums must be those of the copied data";
     EXPECT_NE(crcs[2], kept);
 }
 

@@ -106,7 +106,7 @@ TEST_P(AnyStore, RecoversOnAViewAsOnTheStoreAndOnlyWriteModeChangesTheStore) {
     const auto again = recover_view(*view, false);
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again->mapped_blocks, seen.mapped_blocks);
-    EXPECT_EQ(again->report.log_records, 0u) << "what was closed has nothing to replay";
+    EXPECT_EQ(again->report.log_records, 0u) << "a cleanly closed store must have nothing to replay";
     EXPECT_EQ(again->report.pages_torn, 0u);
 }
 
@@ -277,7 +277,7 @@ TEST(StoreCheck, AnAcceptedLossOfMetadataIsReported) {
     reports(recover_store(path, true));
     const auto again = recover_store(path, true);
     ASSERT_TRUE(again.ok()) << again.error().message;
-    EXPECT_TRUE(again->accepted_losses.empty()) << "it is given up once";
+    EXPECT_TRUE(again->accepted_losses.empty()) << "the loss must be accepted only once";
 }
 
 TEST(StoreCheck, AWritableFileSystemIsRequestedOnlyIfARecoveryIsPossible) {

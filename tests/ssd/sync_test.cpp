@@ -115,7 +115,7 @@ TEST(Sync, DiskSpaceOfAUnitStartedBeforeTheOpeningIsReservedAgainBeforeItIsWritt
     EXPECT_EQ(rig.write(1, page), nvme::Status::kSuccess);
     const std::uint64_t pages = rig.drive->counters().free_pages;
     rig.remount();
-    EXPECT_EQ(rig.drive->counters().free_pages, pages) << "no unit was given up";
+    EXPECT_EQ(rig.drive->counters().free_pages, pages) << "no unit may be retired";
     EXPECT_EQ(rig.read(1, to), nvme::Status::kSuccess);
     EXPECT_EQ(to, page);
 }

@@ -115,7 +115,7 @@ TEST(Simulation, EveryMutationIsDetectedByItsSeed) {
         EXPECT_NE(m.seed != 0, m.why_none != nullptr) << m.name;
         if (m.seed == 0) continue;
         const bool noticed = !run_history(make_config(m.profile, m.seed, 0, m.mutation)).failure.empty();
-        EXPECT_TRUE(noticed) << "no check noticed that " << m.about << "; './run sim --mutation " << m.name
+        EXPECT_TRUE(noticed) << "no check detected that " << m.about << "; './run sim --mutation " << m.name
                              << "' finds the seeds of profile " << m.profile << " that do";
         found += noticed ? 1 : 0;
     }

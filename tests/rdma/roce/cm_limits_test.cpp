@@ -153,7 +153,7 @@ TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenTheTableIsFull) {
     ASSERT_EQ(take_connections(manager, address_of(8), 200, 4).size(), 3u);
     for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
     EXPECT_TRUE(ask(manager, 1'000'000'000, address_of(30), 400))
-        << "one that nobody has answered for long goes";
+        << "a connection that is half-open for long must be replaced";
     EXPECT_EQ(manager.half_open(), 3u);
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500))
         << "a peer that already has its share must not replace it";

@@ -41,7 +41,7 @@ TEST(MessageRateLimiter, OnePeersFloodTakesHalfAtMostAndFloodsOfAFewPeersDoNotBl
         const Outcome several = contend(floods, 20'000);
         EXPECT_EQ(several.honest, 200u) << floods;
         EXPECT_LE(several.flood, 20u * 10'000 + 2'048) << "work is bounded";
-        EXPECT_GE(several.flood, 20u * 9'000) << "and what is there is used";
+        EXPECT_GE(several.flood, 20u * 9'000) << "the budget must be used";
     }
 }
 

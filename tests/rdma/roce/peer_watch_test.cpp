@@ -72,7 +72,7 @@ TEST_F(Probed, OnlySentAndUnacknowledgedPacketNumbersCountAsUnanswered) {
     EXPECT_TRUE(requester->unanswered(0xFFFFFF));
 }
 
-TEST_F(Probed, WhatIsUnacknowledgedIsSentAgainAtOnceAndItsTimeoutStays) {
+TEST_F(Probed, UnacknowledgedPacketsAreSentAgainAtOnceAndTheirTimeoutIsKept) {
     post(RequestKind::kWrite, 4 * samples::kMtu);
     requests(0);
     const TimeNs deadline = requester->next_deadline();

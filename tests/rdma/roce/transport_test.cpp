@@ -70,7 +70,7 @@ TEST_F(RoceTransport, SilenceCausesBackOffAndThenAnError) {
     EXPECT_TRUE(requester->failed());
     EXPECT_EQ(completions(), (Statuses{mlx5::kTransportRetryExceeded, mlx5::kFlushed}));
     post(RequestKind::kWrite, 10);
-    EXPECT_EQ(completions(), Statuses{mlx5::kFlushed}) << "what is posted later is flushed";
+    EXPECT_EQ(completions(), Statuses{mlx5::kFlushed}) << "requests posted later must be flushed";
     EXPECT_EQ(requester->next_deadline(), kNever);
 }
 
