@@ -89,7 +89,7 @@ TEST_F(Together, RequestsOfSeveralCommandsTakeTheGeneralPath) {
     EXPECT_EQ(counters().straight, 0u);
 }
 
-TEST_F(Together, WeightedMapsTakeTheGeneralPath) {
+TEST_F(Together, MapsWithSharedDomainsOrRebuildingSlotsTakeTheGeneralPath) {
     rig.set_map(2, [](placement::ArrayMap& map) { map.slots[1].domain = map.slots[0].domain; });
     EXPECT_EQ(straight_of(3, 1, buffer), 0u);
     rig.set_map(3);

@@ -61,7 +61,7 @@ struct Node {
 
 // The peer answers the REP with "wait" for as long as it is asked for: its place, its queue pair and the
 // control thread's time are not its own.
-TEST(HalfOpen, APeerThatDelaysItsConnectHoldsNeitherTheControlThreadNorAQueuePair) {
+TEST(HalfOpen, APeerThatKeepsAskingForMoreTimeHoldsNeitherTheControlThreadNorAQueuePair) {
     const auto reactor = Reactor::start("node").value();
     const auto host_reactor = Reactor::start("host").value();
     const std::string here = gnstor::test::loopback_address(3), there = gnstor::test::loopback_address(2);
@@ -90,7 +90,7 @@ TEST(HalfOpen, APeerThatDelaysItsConnectHoldsNeitherTheControlThreadNorAQueuePai
 
 // A message is on a slow link when its connection fails, so the NIC says "busy" at once: the connection stays
 // until the queue pair, whose sink it is, can go.
-TEST(HalfOpen, ABusyQueuePairIsRetriedAndMayEndBeforeItsConnection) {
+TEST(HalfOpen, ABusyQueuePairIsRetriedAndItsConnectionIsKeptUntilItEnds) {
     const auto reactor = Reactor::start("node").value();
     Reactor* const reactors[] = {reactor.get()};
     rdma::LoopWire wire;

@@ -397,7 +397,7 @@ TEST(ShmNodes, AClientThatOverwritesTicketsHarmsOnlyItself) {
     gnstor::test::count("shm_nodes_beside_scribbles", 600);
 }
 
-TEST(ShmNodes, ResourcesRefusedByOneNodeAreReleasedAtAllAndForeignProcessesAreNamed) {
+TEST(ShmNodes, ResourcesRefusedByOneNodeAreReleasedAtAllAndUnknownNodesAreRefused) {
     ShmServerOptions few;
     few.limits.blocks = {.total = 4096, .assured = 8, .most = 100};
     const auto one = node_child(0), other = node_child(1, few);

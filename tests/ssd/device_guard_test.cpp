@@ -191,7 +191,7 @@ class Kernel {
     std::string number_;
 };
 
-TEST(DeviceGuard, AnErrorOfTheKernelOnADeviceIsReported) {
+TEST(DeviceGuard, UsersOfADeviceThatTheKernelListsAreReported) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
     if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";

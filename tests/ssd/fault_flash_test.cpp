@@ -163,7 +163,7 @@ TEST(FaultFlash, AnEmptyPlanChangesNothing) {
     EXPECT_EQ(fault_counters(parts).corrected, 1u);
 }
 
-TEST(FaultFlash, ADriveRewritesPagesThatNeededCorrection) {
+TEST(FaultFlash, ADriveReturnsTheDataOfCorrectedPages) {
     DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};
     o.faults.corrected_ppm = 1'000'000;
     testing::DriveRig rig(o);
