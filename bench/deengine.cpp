@@ -86,8 +86,8 @@ Result<bool> run_deengine(const DeEngineOptions& options) {
         for (Case& c : cases) all.push_back(std::move(c));
     }
     std::printf(
-        "\nMedian over %u repeats (least .. most); cases of a table take turns within every repeat, and what "
-        "counts of a repeat is the\nmiddle one of many short slices. ns: time a command and core.\n"
+        "\nMedian over %u repeats (least .. most); cases of a table take turns within every repeat, and a "
+        "repeat's value is the\nmedian of many short slices. ns: time per command and core.\n"
         "Load average of the machine: %s before, %s after.\n",
         options.repeats, load_before.c_str(), load_average().c_str());
     if (!options.json.empty()) GN_TRY(keep(options, all, load_before));

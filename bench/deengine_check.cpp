@@ -49,7 +49,7 @@ class CheckBench {
                 refused += !nvme::ok(check_.run(command, {kClient, false}, data_, 1, out, dw0));
             slices.add(watch.seconds());
         }
-        if (refused != 0) return error(Errc::kIo, "the check refused {} good commands", refused);
+        if (refused != 0) return error(Errc::kIo, "the permission check refused {} valid commands", refused);
         return repeat_of(slices.middle(), kCheckSlice);
     }
 

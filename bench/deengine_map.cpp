@@ -142,7 +142,7 @@ class MapBench {
         const auto wanted = static_cast<std::uint64_t>(load * static_cast<double>(slots_));
         for (; present_ < wanted; ++present_)
             if (!table_.insert(key_at(present_), page_at(present_)))
-                return error(Errc::kNoSpace, "the {} took no key beyond load {:.4f}", Table::kName,
+                return error(Errc::kNoSpace, "the {} refused the next key at a load of {:.4f}", Table::kName,
                              static_cast<double>(present_) / static_cast<double>(slots_));
         return {};
     }
@@ -185,8 +185,8 @@ class MapBench {
     }
     Result<Repeat> done(double seconds, std::uint64_t failed, const char* what) {
         if (failed != 0)
-            return error(Errc::kIo, "{} of {} at load {:.2f} went wrong {} times", what, Table::kName, load_,
-                         failed);
+            return error(Errc::kIo, "{} on the {} at load {:.2f} returned a wrong result {} times", what,
+                         Table::kName, load_, failed);
         Repeat r = repeat_of(seconds, kSlice);
         r.bytes_a_block = static_cast<double>(table_.bytes()) / static_cast<double>(present_);
         return r;

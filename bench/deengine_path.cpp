@@ -121,8 +121,8 @@ class PathEngine {
     /// Everything issued so far was answered, and well; a sample of blocks holds its own words.
     Result<std::uint64_t> check() {
         if (answers_.given != issued_ || answers_.failed != 0)
-            return error(Errc::kIo, "of {} commands {} were answered and {} failed", issued_, answers_.given,
-                         answers_.failed);
+            return error(Errc::kIo, "of {} commands sent to the engine, {} were completed and {} failed",
+                         issued_, answers_.given, answers_.failed);
         if (!keeps_data_) return std::uint64_t{0};
         for (std::uint32_t i = 0; i < kSample; ++i) {
             const std::uint64_t block = random_.below(blocks_);
@@ -130,7 +130,8 @@ class PathEngine {
             engine_->poll(kNow);
             std::uint64_t word;
             std::memcpy(&word, buffer(0), sizeof(word));
-            if (word != block) return error(Errc::kIo, "block {} holds the word of block {}", block, word);
+            if (word != block)
+                return error(Errc::kIo, "a read of block {} returned the contents of block {}", block, word);
         }
         return std::uint64_t{kSample};
     }
@@ -187,7 +188,7 @@ class PathEngine {
             engine_->poll(kNow);
         }
         if (answers_.failed != 0)
-            return error(Errc::kIo, "filling an engine failed {} times", answers_.failed);
+            return error(Errc::kIo, "{} writes failed while the engine was filled", answers_.failed);
         return {};
     }
 

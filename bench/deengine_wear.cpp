@@ -73,7 +73,7 @@ class FullShard {
     }
     Result<void> check() {
         if (answers_.failed == 0 && shard_->mapped_blocks() == blocks_) return {};
-        return error(Errc::kIo, "{} writes of a full drive failed; {} of {} blocks are mapped",
+        return error(Errc::kIo, "{} writes to the full drive failed; {} of {} blocks are mapped",
                      answers_.failed, shard_->mapped_blocks(), blocks_);
     }
     Result<Repeat> measure_overwrites() {

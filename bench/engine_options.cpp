@@ -15,12 +15,14 @@ constexpr std::uint32_t kServiceUnitsMax = 64;  // of a drive's store
 }  // namespace
 
 void add_engine_options(CLI::App& app, EngineOptions& o) {
-    app.add_option("--engine-threads", o.threads, "that run NICs and SSDs; 0: half of the cores")
+    app.add_option("--engine-threads", o.threads,
+                   "threads that run the emulated NICs and SSDs; 0: half of the cores")
         ->capture_default_str();
-    app.add_option("--nic-threads", o.nic_threads, "of those, how many run NICs; 0: chosen")
+    app.add_option("--nic-threads", o.nic_threads,
+                   "how many of the engine threads run NICs; 0: chosen automatically")
         ->capture_default_str();
     app.add_option("--service-units", o.service_units,
-                   "shards of an SSD, each run by one thread: an SSD keeps no more threads busy")
+                   "shards of each SSD; one thread runs a shard, so an SSD uses at most this many threads")
         ->capture_default_str();
 }
 
@@ -31,7 +33,7 @@ Result<EngineOptions> complete(EngineOptions o) {
                      o.threads);
     if (o.nic_threads > o.threads)
         return error(Errc::kInvalidArgument,
-                     "--nic-threads takes at most as many as --engine-threads ({}), not {}", o.threads,
+                     "--nic-threads takes at most the value of --engine-threads ({}), not {}", o.threads,
                      o.nic_threads);
     if (o.service_units == 0 || o.service_units > kServiceUnitsMax)
         return error(Errc::kInvalidArgument, "--service-units takes 1 to {}, not {}", kServiceUnitsMax,

@@ -20,8 +20,9 @@ struct EngineOptions {
 
 /// Of the option --profile.
 inline constexpr char kProfileHelp[] =
-    "hardware whose time SSDs and network take: none, unbounded (timed, without a limit), gnstor-paper, "
-    "samsung-980-pro, samsung-pm1743, or a file (with a slash, or ending in .json)";
+    "hardware whose timing the emulated SSDs and network imitate: none, unbounded (timed, without a limit), "
+    "gnstor-paper, "
+    "samsung-980-pro, samsung-pm1743, or the path of a profile (it contains a slash or ends in .json)";
 
 void add_engine_options(CLI::App& app, EngineOptions& options);
 /// Checks, and fills in the number of threads. kInvalidArgument: says which option takes what.

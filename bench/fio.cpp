@@ -50,7 +50,7 @@ Result<int> wait_for(pid_t child, std::uint64_t longest_ns) {
         if (simt::now_ns() > end_ns) {
             ::kill(child, SIGKILL);
             ::waitpid(child, &status, 0);
-            return error(Errc::kTimedOut, "fio did not end within {} s and was ended",
+            return error(Errc::kTimedOut, "fio did not end within {} s and was killed",
                          longest_ns / 1'000'000'000);
         }
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -111,7 +111,7 @@ Result<Repeat> fio_repeat(const std::string& output, bool write) {
                                    : nlohmann::json::parse(output.substr(begin), nullptr, false);
     const nlohmann::json& jobs = member(run, "jobs");
     if (!jobs.is_array() || jobs.empty())
-        return error(Errc::kCorrupt, "fio's result is none: {}", output.substr(0, 200));
+        return error(Errc::kCorrupt, "the output of fio is not a result in JSON: {}", output.substr(0, 200));
     const nlohmann::json& job = jobs[0];
     if (number(job, "error") != 0) return error(Errc::kIo, "fio failed: error {}", number(job, "error"));
     const nlohmann::json& done = member(job, write ? "write" : "read");
@@ -120,7 +120,8 @@ Result<Repeat> fio_repeat(const std::string& output, bool write) {
     r.operations = static_cast<std::uint64_t>(number(done, "total_ios"));
     r.bytes = static_cast<std::uint64_t>(number(done, "io_bytes"));
     if (!(r.seconds > 0) || r.operations == 0)
-        return error(Errc::kCorrupt, "fio's result tells of no operation; give it more --seconds");
+        return error(Errc::kCorrupt,
+                     "the result of fio contains no completed operation; give it more time with --seconds");
     const nlohmann::json& latency = member(done, "lat_ns");
     const auto at = [&latency](const char* percent) {
         return static_cast<std::uint32_t>(std::min(4e9, number(member(latency, "percentile"), percent)));
@@ -144,10 +145,11 @@ Result<std::unique_ptr<Fio>> Fio::open(const std::filesystem::path& where, std::
     const std::filesystem::path folder = where.empty() ? std::filesystem::path(kMemoryFolder) : where;
     const auto room = std::filesystem::space(folder, failed);
     if (failed || room.available < bytes)
-        return error(Errc::kNoSpace, "{} has no room for a file of {}", folder.string(), format_bytes(bytes));
+        return error(Errc::kNoSpace, "{} has no room for fio's test file of {}", folder.string(),
+                     format_bytes(bytes));
     std::string name = (folder / "gnstor-fio-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
-        return error(Errc::kIo, "cannot make a folder in {}: {}", folder.string(), std::strerror(errno));
+        return error(Errc::kIo, "cannot create a folder in {}: {}", folder.string(), std::strerror(errno));
     fio->folder_ = name;
     const std::filesystem::path said = fio->folder_ / "version";
     GN_ASSIGN(const int status, run_program({"fio", "--version"}, said, kStartNs));
@@ -197,7 +199,8 @@ Result<Repeat> Fio::run(const FioRun& r) const {
     GN_ASSIGN(const int status,
               run_program(std::move(words), output, kStartNs + static_cast<std::uint64_t>(r.seconds * 1e9)));
     const std::string said = text_of(output);
-    if (status != 0) return error(Errc::kIo, "fio ended with {}: {}", status, said.substr(0, 300));
+    if (status != 0)
+        return error(Errc::kIo, "fio ended with exit status {}: {}", status, said.substr(0, 300));
     return fio_repeat(said, r.write);
 }
 

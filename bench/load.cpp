@@ -39,7 +39,10 @@ Result<std::vector<LoadCase>> combinations(const LoadOptions& o) {
                                 cases.push_back(c);
                             }
     }
-    if (cases.empty()) return error(Errc::kInvalidArgument, "nothing to measure: every list needs a value");
+    if (cases.empty())
+        return error(Errc::kInvalidArgument,
+                     "nothing to measure: each of --path, --pattern, --write-percent, --bytes, --clients, "
+                     "--ssds and --depth needs at least one value");
     return cases;
 }
 
@@ -96,7 +99,7 @@ void print_heading(const LoadSettings& s) {
         print_served_heading(s);
     else
         std::printf(
-            "bench load on %s lanes: the emulated NICs and SSDs have for every path %s; profile %s\n"
+            "bench load on %s lanes: for every path the emulated NICs and SSDs have %s; profile %s\n"
             "  load        working set of %s, filled; %u repeats of %g s; %u replicas\n"
             "  threads     at most, as cores allow: array engines of gd and basic %u, strong-cpu %u\n",
             std::string(simt::lanes_name(s.lanes)).c_str(), describe(s.engine).c_str(), s.profile.c_str(),
@@ -107,7 +110,9 @@ void print_heading(const LoadSettings& s) {
             "  open loop   %.0f requests a second are meant to be sent; latency counts from when each was\n",
             s.rate);
     if (s.lanes == simt::LanesKind::kCpu && s.served.array.empty())
-        std::printf("  stand-ins   CPU lanes use the data in place of a GPU; basic's copy is a memcpy\n");
+        std::printf(
+            "  stand-ins   CPU lanes take the place of a GPU that uses the data; the copy of path basic is a "
+            "memcpy\n");
     std::printf("\n");
     std::fflush(stdout);
 }
@@ -176,7 +181,7 @@ std::string work_table(const std::vector<Case>& cases) {
                             p["clients"].get<std::uint32_t>(), line);
     }
     return text.empty() ? text
-                        : "Time of threads (client, array) and warps (lane) by what they did, us an I/O:\n" +
+                        : "Time of threads (client, array) and warps (lane) by what they did, us per I/O:\n" +
                               text + "\n";
 }
 
@@ -184,7 +189,8 @@ Result<std::optional<Case>> measure_right(CaseRunner& runner, const LoadCase& c)
     const std::uint64_t before = runner.wrong();
     GN_ASSIGN(Case measured, runner.measure(c));
     if (runner.wrong() == before) return std::optional<Case>(std::move(measured));
-    std::fprintf(stderr, "WRONG: not kept: %s\n", name_of(measured).c_str());
+    std::fprintf(stderr, "WRONG: this case returned wrong data and is left out of the result: %s\n",
+                 name_of(measured).c_str());
     return std::optional<Case>();
 }
 
@@ -202,10 +208,12 @@ namespace {
 
 /// From where to where it counts, on every path.
 const char* latency_words(const LoadSettings& s) {
-    if (s.rate == 0) return "from the consumer's being ready for a request until it sees the request done";
+    if (s.rate == 0)
+        return "from the moment when the consumer is ready for a request until it sees the request completed";
     return s.verify == Verify::kNone
                ? "from when a request was meant to be sent until the consumer has its data, or the answer"
-               : "from when a request was meant to be sent until its data is compared, or it is answered";
+               : "from when a request was meant to be sent until its data has been compared (reads) or it is "
+                 "answered (writes)";
 }
 
 }  // namespace
@@ -220,8 +228,8 @@ Result<bool> run_load(const LoadOptions& given) {
         for (const std::string& path : options.paths)
             if (path != path_name(PathKind::kGnor))
                 return error(Errc::kInvalidArgument,
-                             "--path {} stands on the inside of a node, which --array does not reach; gnor "
-                             "alone is measured there",
+                             "--path {} needs access to the inside of a node, which an array of other "
+                             "processes (--array) does not give; with --array, use --path gnor",
                              path);
         options.settings.steady = true;  // the array stays as it is from repeat to repeat
         GN_ASSIGN(const std::uint32_t ssds, served_ssds(options.settings.served));
@@ -259,9 +267,8 @@ Result<bool> run_load(const LoadOptions& given) {
         for (const std::string& one : described) std::printf("  %s\n", one.c_str());
         std::printf("Wire: %s\n%s", runner.wire().c_str(), process_lines(cases).c_str());
         std::printf(
-            "Median over repeats. init.: CPU time of the initiator an I/O; NIC+SSD: of the threads that "
-            "emulate them; "
-            "array: of a\ncentral engine. Latency: %s.\n"
+            "Median over repeats. init.: CPU time of the initiator per I/O; NIC+SSD: of the threads that "
+            "emulate them; array: of a\ncentral engine. Latency: %s.\n"
             "Checked: %s requests, every word; %s.\n",
             latency_words(options.settings), format_count(runner.checked()).c_str(),
             runner.wrong() == 0 ? "all as written" : "SOME WRONG: such cases are left out");

@@ -113,7 +113,7 @@ Result<void> check(const LoadCase& c, const LoadSettings& s) {
         return error(Errc::kInvalidArgument, "--write-percent takes 0 to 100, not {}", c.write_percent);
     if (c.write_percent != 0 && c.bytes < nvme::kBlockBytes)
         return error(Errc::kInvalidArgument,
-                     "--bytes {} cannot be written: the array writes whole blocks of 4096 bytes; use "
+                     "writes cannot have --bytes {}: the array writes whole blocks of 4096 bytes; use "
                      "--write-percent 0",
                      c.bytes);
     if (c.ssds == 0 || c.ssds > placement::kMaxSlots)
@@ -126,7 +126,7 @@ Result<void> check(const LoadCase& c, const LoadSettings& s) {
         return error(Errc::kInvalidArgument, "--clients takes 1 to 32, not {}", c.clients);
     if (s.working_set / c.clients < (1u << 20))
         return error(Errc::kInvalidArgument,
-                     "--working-set takes at least 1 MiB a client, not {} bytes for {} clients",
+                     "--working-set takes at least 1 MiB per client, not {} bytes for {} clients",
                      s.working_set, c.clients);
     return {};
 }
@@ -215,8 +215,9 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     fill.duration_ns = kPassNs;
     GN_ASSIGN(const Outcome filled, rig_->initiator->run(fill));
     if (filled.failures == 0 && filled.operations == fill.units * c.clients) return {};
-    return error(Errc::kIo, "filling the volumes of {} failed {} times, first with {}", path_name(c.path),
-                 filled.failures, nvme::status_name(filled.first_status));
+    return error(Errc::kIo,
+                 "{1} writes failed while the volumes of path {0} were filled; the first error: {2}",
+                 path_name(c.path), filled.failures, nvme::status_name(filled.first_status));
 }
 
 Result<Repeat> LoadRunner::repeat(const LoadCase& c, std::uint32_t index) {
@@ -286,12 +287,12 @@ Result<void> LoadRunner::compare(const LoadCase& c) {
     GN_ASSIGN(const Outcome out, rig_->initiator->run(load));
     checked_ += out.checked;
     if (out.failures != 0 || out.checked != load.units * c.clients)
-        return error(Errc::kIo, "reading the volumes of {} back failed {} times, first with {}",
+        return error(Errc::kIo,
+                     "{1} reads failed while the volumes of path {0} were read back; the first error: {2}",
                      path_name(c.path), out.failures, nvme::status_name(out.first_status));
     if (out.wrong == 0) return {};
     wrong_ += out.wrong;
-    std::fprintf(stderr,
-                 "WRONG: %s: after writing, %llu pieces of 64 KiB hold another word than they should\n",
+    std::fprintf(stderr, "WRONG: %s: after writing, %llu pieces of 64 KiB do not hold what was written\n",
                  path_name(c.path), static_cast<unsigned long long>(out.wrong));
     return {};
 }
@@ -300,26 +301,28 @@ Result<void> LoadRunner::check_outcome(const LoadCase& c, const Outcome& out, st
     checked_ += out.checked;
     if (out.wrong != 0) {
         wrong_ += out.wrong;
-        std::fprintf(
-            stderr,
-            "WRONG: %s: %llu of %llu checked reads hold another word than was written, one at byte %llu\n",
-            path_name(c.path), static_cast<unsigned long long>(out.wrong),
-            static_cast<unsigned long long>(out.checked), static_cast<unsigned long long>(out.first_offset));
+        std::fprintf(stderr,
+                     "WRONG: %s: %llu of %llu checked reads returned other data than was written, one of "
+                     "them at byte %llu\n",
+                     path_name(c.path), static_cast<unsigned long long>(out.wrong),
+                     static_cast<unsigned long long>(out.checked),
+                     static_cast<unsigned long long>(out.first_offset));
     }
     // Where others work too, SSDs count theirs as well.
     const bool others = rig_->bed->served() && executed > out.commands;
     if (executed != out.commands && !others) {
         ++wrong_;
-        std::fprintf(stderr, "WRONG: %s counts %llu commands, SSDs %llu\n", path_name(c.path),
-                     static_cast<unsigned long long>(out.commands),
+        std::fprintf(stderr,
+                     "WRONG: path %s counts %llu commands sent, the SSDs count %llu commands executed\n",
+                     path_name(c.path), static_cast<unsigned long long>(out.commands),
                      static_cast<unsigned long long>(executed));
     }
     if (out.failures != 0)
-        return error(Errc::kIo, "{}: {} requests failed, first at byte {}: {}", path_name(c.path),
+        return error(Errc::kIo, "path {}: {} requests failed, the first at byte {}: {}", path_name(c.path),
                      out.failures, out.first_offset, nvme::status_name(out.first_status));
     if (out.operations != 0) return {};
     return error(Errc::kInvalidArgument,
-                 "no request fitted into a repeat; give it more --seconds or a larger --write-budget");
+                 "no request completed within a repeat; give it more --seconds or a larger --write-budget");
 }
 
 Result<Case> LoadRunner::measure(const LoadCase& c) {

@@ -81,15 +81,20 @@ Result<bool> start(const LoadWords& words, PaperOptions& options) {
 void add_paper_options(CLI::App& app, PaperOptions& o, LoadWords& words) {
     app.add_option("--figure", o.figure, "9: patterns, 10: latency, 11: clients, 12: SSDs, 13: ablation")
         ->required();
-    app.add_option("--path", o.paths, "who initiates, by commas")->delimiter(',')->capture_default_str();
+    app.add_option("--path", o.paths, "what initiates the requests, separated by commas")
+        ->delimiter(',')
+        ->capture_default_str();
     app.add_option("--json", o.json,
-                   "keeps the figure while it is measured; the same command goes on with it")
+                   "file that keeps the cases measured so far; the same command with the same file continues "
+                   "the figure")
         ->required();
-    app.add_option("--limit", o.limit_seconds, "seconds after which no case is begun")->capture_default_str();
+    app.add_option("--limit", o.limit_seconds, "time in seconds after which no further case is started")
+        ->capture_default_str();
     add_load_settings(app, o.settings, words);
     app.footer(
         "Examples:\n"
-        "  gnstor bench paper --figure 13 --json figure-13.json    (the same command goes on where it was)\n"
+        "  gnstor bench paper --figure 13 --json figure-13.json    (the same command continues an "
+        "interrupted run)\n"
         "  gnstor bench paper --figure 12 --path gnor --json figure-12.json");
 }
 
@@ -115,35 +120,35 @@ int main(int argc, char** argv) {
     gnstor::bench::add_path_options(*path, options, words);
     gnstor::bench::DeEngineOptions deengine_options;
     gnstor::bench::DeEngineWords deengine_words;
-    CLI::App* const deengine = app.add_subcommand(
-        "deengine", "what a drive's firmware costs a command: map, check, copy with CRC, whole path");
+    CLI::App* const deengine = app.add_subcommand("deengine",
+                                                  "time that the drive firmware needs per command: block "
+                                                  "map, permission check, copy with CRC, whole path");
     gnstor::bench::add_deengine_options(*deengine, deengine_options, deengine_words);
     gnstor::bench::LoadOptions load_options;
     gnstor::bench::LoadWords load_words;
     CLI::App* const load = app.add_subcommand(
-        "load",
-        "ways to initiate I/O beside each other, over the same NIC and SSDs: gnor and honest baselines");
+        "load", "compare ways to initiate I/O over the same NICs and SSDs: gnor and baselines");
     gnstor::bench::add_load_options(*load, load_options, load_words);
     gnstor::bench::PoolBenchOptions pool_options;
     gnstor::bench::PoolBenchWords pool_words;
-    CLI::App* const pool = app.add_subcommand(
-        "pool", "a channel's pool of buffers: what allocating costs, and how far it falls to pieces");
+    CLI::App* const pool =
+        app.add_subcommand("pool", "the buffer pool of a channel: cost of an allocation, and fragmentation");
     gnstor::bench::add_pool_options(*pool, pool_options, pool_words);
     gnstor::bench::PaperOptions paper_options;
     gnstor::bench::LoadWords paper_words;
     CLI::App* const paper = app.add_subcommand(
         "paper",
-        "figures 9 to 13 of the paper that this system comes from, measured here; goes on where it was");
+        "measure figures 9 to 13 of the GNStor paper on this machine; an interrupted run is continued");
     gnstor::bench::add_paper_options(*paper, paper_options, paper_words);
     gnstor::bench::ModelOptions model_options;
     gnstor::bench::ModelWords model_words;
     CLI::App* const model = app.add_subcommand(
-        "model", "modelled hardware beside its profile: IOPS, bandwidth and latency over load");
+        "model", "compare modelled hardware with its profile: IOPS, bandwidth and latency over load");
     gnstor::bench::add_model_options(*model, model_options, model_words);
     gnstor::bench::WireOptions wire_options;
     std::string wire_lanes;
-    CLI::App* const wire =
-        app.add_subcommand("wire", "moving bytes between two NICs, by wire, beside memcpy and plain sockets");
+    CLI::App* const wire = app.add_subcommand(
+        "wire", "compare moving bytes between two NICs, per wire, with memcpy and plain sockets");
     gnstor::bench::add_wire_options(*wire, wire_options, wire_lanes);
     try {
         app.parse(argc, argv);

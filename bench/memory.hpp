@@ -26,8 +26,8 @@ inline Result<void> check_memory(std::uint64_t needed) {
     const std::uint64_t available = available_bytes();
     if (needed <= available / 10 * 9) return {};
     return error(Errc::kNoSpace,
-                 "this needs {} of memory (drives are memory) and {} are available; use a smaller "
-                 "--working-set or --write-budget",
+                 "the benchmark needs {} of memory, because its drives keep their data in memory, but only "
+                 "{} are available; use a smaller --working-set or --write-budget",
                  format_bytes(needed), format_bytes(available >> 20 << 20));
 }
 

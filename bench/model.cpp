@@ -164,7 +164,8 @@ class ModelBench {
     /// As fast as this machine emulates: without a profile, and with all of the modelling but no limit that
     /// binds.
     Result<void> measure_host() {
-        std::printf("the host alone: without a profile, and timed without a limit (profile unbounded)\n");
+        std::printf(
+            "the host alone: first without a profile, then timed but without a limit (profile unbounded)\n");
         for (const Kind& kind : kinds()) {
             std::vector<std::uint32_t> depths = options_.depths;
             if (std::ranges::find(depths, 1u) == depths.end()) depths.insert(depths.begin(), 1);
@@ -175,9 +176,8 @@ class ModelBench {
             cases_.push_back(std::move(alone));
             progress_.clear();
             std::printf(
-                "  %-5s of %5u bytes: %9.0f a second; timed %9.0f a second, one alone %.2f us: the host's "
-                "part of "
-                "latency (%.2f us where each lane has one)\n",
+                "  %-5s of %5u bytes: %9.0f per second; timed %9.0f per second; a single operation takes "
+                "%.2f us: the host's part of latency (%.2f us where each lane has one in flight)\n",
                 kind.write ? "write" : "read", kind.bytes, untimed.per_second, hosts_[kind].per_second,
                 hosts_[kind].alone_ns / 1e3, hosts_[kind].crowded_ns / 1e3);
             std::fflush(stdout);
@@ -296,19 +296,15 @@ class ModelBench {
 
     void print_summary() const {
         std::printf(
-            "\nWithin 3 %%: %u of %u cases that the host leaves room for; %u cases are the host's (they want "
-            "more "
-            "than %.0f %%\nof what it does where nothing limits, or come late by no more than it makes as "
-            "many "
-            "come "
-            "late there), %u open loops were\nleft out for that. Medians of %u repeats of %g s.\n"
-            "expected: closed loop, the lower of the limit and what is in flight over the latency of an idle "
-            "array, with "
-            "none and\nall of the host's part; open loop, what was offered. ratio, latency: 1 inside of "
-            "that, else over "
-            "the bound that was\nmissed; latency is the p50 where nothing queues (open loop: up to %.0f %% "
-            "of the "
-            "limit). In an open loop it counts from\nwhen an operation was meant to be sent.\n",
+            "\nWithin 3 %%: %u of %u cases that the host does not limit; %u cases are limited by the host "
+            "(they need more than %.0f %%\nof its throughput without a profile, or exceed the latency by no "
+            "more than the host adds at that rate), %u open loops were\nleft out for this reason. Medians of "
+            "%u repeats of %g s.\n"
+            "expected: closed loop, the lower of the limit and the operations in flight divided by the "
+            "latency of an idle array,\nwith none and with all of the host's part; open loop, the offered "
+            "rate. ratio, latency: 1 within these bounds, else the\nmeasured value divided by the bound that "
+            "it missed; latency is the p50 where nothing queues (open loop: up to %.0f %%\nof the limit). In "
+            "an open loop, latency counts from when an operation was meant to be sent.\n",
             near_, near_ + far_, of_the_host_, kHostShare * 100, left_out_, options_.repeats,
             options_.seconds, kIdleLoad * 100);
         if (far_ != 0) std::printf("%u CASES OUTSIDE\n", far_);
@@ -352,12 +348,12 @@ class ModelBench {
 
 Result<void> check_model_options(const ModelOptions& o) {
     if (o.depths.empty() || std::ranges::any_of(o.depths, [](std::uint32_t d) { return d == 0; }))
-        return error(Errc::kInvalidArgument, "--depths takes numbers from 1 on");
+        return error(Errc::kInvalidArgument, "--depths takes numbers of at least 1");
     for (const double load : o.loads)
         if (!(load > 0) || load > 1)
             return error(Errc::kInvalidArgument, "--loads takes shares above 0 and up to 1, not {}", load);
     if (o.profiles.empty())
-        return error(Errc::kInvalidArgument, "nothing to measure: name profiles with --profiles");
+        return error(Errc::kInvalidArgument, "nothing to measure: name at least one profile with --profiles");
     for (const std::string& name : o.profiles)
         if (const auto profile = embedded::load_profile(name); !profile.ok()) return profile.error();
     return {};

@@ -9,42 +9,48 @@ namespace gnstor::bench {
 
 void add_model_options(CLI::App& app, ModelOptions& o, ModelWords& words) {
     app.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
-    app.add_option("--profiles", o.profiles, "names or files, by commas")
+    app.add_option("--profiles", o.profiles, "names or files of profiles, separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--sizes", o.sizes, "bytes of an operation, several by commas")
+    app.add_option("--sizes", o.sizes, "bytes per operation; several separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--ops", words.operations, "read, write or both, by commas")
+    app.add_option("--ops", words.operations, "read, write or both, separated by commas")
         ->delimiter(',')
         ->check(CLI::IsMember({"read", "write"}))
         ->capture_default_str();
-    app.add_option("--depths", o.depths, "closed loop: operations in flight a lane, by commas")
+    app.add_option("--depths", o.depths,
+                   "closed loop: operations in flight per lane; several separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--loads", o.loads, "open loop: shares of the profile's limit that are offered, by commas")
+    app.add_option("--loads", o.loads,
+                   "open loop: offered load as a share of the profile's limit; several separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
-    app.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
+    app.add_option("--repeats", o.repeats, "how often each case is measured")->capture_default_str();
+    app.add_option("--seconds", o.seconds, "duration of one repeat")->capture_default_str();
     app.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
-    app.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
-    app.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
+    app.add_option("--replicas", o.replicas, "number of replicas of every block")->capture_default_str();
+    app.add_option("--channels", o.channels, "channels that the warps share; 0: chosen to fit the lanes")
         ->capture_default_str();
-    app.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
+    app.add_option("--warps", o.warps,
+                   "number of warps; 0: chosen to fit the lanes; on CPU lanes each warp is a thread")
         ->capture_default_str();
     add_engine_options(app, o.engine);
-    app.add_option("--working-set", words.working_set, "what is read and written, such as 64MiB")
+    app.add_option("--working-set", words.working_set, "bytes that are read and written, such as 64MiB")
         ->capture_default_str();
-    app.add_option("--write-budget", words.write_budget, "what the writes of one repeat may program")
+    app.add_option("--write-budget", words.write_budget,
+                   "most bytes that the writes of one repeat program on all SSDs together")
         ->capture_default_str();
-    app.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
+    app.add_option("--seed", o.seed, "seed of the contents and of the order of operations")
+        ->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.footer(
         "Examples:\n"
         "  gnstor bench model --profiles gnstor-paper --ssds 4 --replicas 2 --sizes 4096,65536\n"
         "  gnstor bench model --profiles samsung-980-pro --ops read --loads 0.5 --json model.json\n"
-        "Ends with 3 where a case is more than 3 % away from its profile and the host is not why.");
+        "Ends with status 3 if a case differs from its profile by more than 3 % and the host is not the "
+        "cause.");
 }
 
 Result<void> read_model_words(const ModelWords& words, ModelOptions& o) {

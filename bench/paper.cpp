@@ -89,27 +89,30 @@ Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann:
     const nlohmann::json run = nlohmann::json::parse(file, nullptr, false);
     const bool whole = run.is_object() && run.contains("configuration") && run.contains("benchmark") &&
                        run.contains("commit") && run.contains("cases") && run["cases"].is_array();
-    if (!whole) return error(Errc::kCorrupt, "{} is no result of a benchmark; choose another --json", path);
+    if (!whole)
+        return error(Errc::kCorrupt, "{} is not the result of a benchmark; choose another --json", path);
     if (run["benchmark"] != nothing["benchmark"] || run["configuration"] != nothing["configuration"] ||
         run["commit"] != nothing["commit"])
-        return error(
-            Errc::kInvalidArgument,
-            "{} holds another figure, other options or another commit; choose another --json, or remove it",
-            path);
+        return error(Errc::kInvalidArgument,
+                     "{} holds another figure, or a figure measured with other options or of another commit; "
+                     "choose another --json, or remove the file",
+                     path);
     for (const nlohmann::json& one : run["cases"]) {
         Result<Case> read = case_from_json(one);
         if (!read.ok())
             return error(read.error().code, "{}: {}; choose another --json", path, read.error().message);
         Case kept = std::move(*read);
         if (!is_of_load(kept))
-            return error(Errc::kCorrupt, "{} holds a case that no figure has: {}; choose another --json",
-                         path, one.dump().substr(0, 80));
+            return error(Errc::kCorrupt,
+                         "{} holds a case that belongs to no figure: {}; choose another --json", path,
+                         one.dump().substr(0, 80));
         cases.push_back(std::move(kept));
     }
     const nlohmann::json there = run.value("machine", nlohmann::json::object());
     if (is_same_machine(there, nothing["machine"])) return cases;
     std::printf(
-        "%zu cases of %s were measured on another machine and are measured again; that is %s, this is %s\n",
+        "%zu cases of %s were measured on another machine and are measured again; the other machine is %s, "
+        "this machine is %s\n",
         cases.size(), path.c_str(), there.dump().c_str(), nothing["machine"].dump().c_str());
     return std::vector<Case>{};
 }
@@ -164,7 +167,7 @@ Result<bool> run_paper(const PaperOptions& given) {
     for (const LoadCase& c : wanted) GN_TRY(check(c, options.settings));
     if (options.json.empty())
         return error(Errc::kInvalidArgument,
-                     "--json names the file that keeps the figure while it is measured");
+                     "--json is required: it names the file that keeps the cases measured so far");
     if (!(options.limit_seconds > 0) || options.limit_seconds > kLongestSeconds)
         return error(Errc::kInvalidArgument, "--limit takes more than 0 and up to {} seconds, not {}",
                      kLongestSeconds, options.limit_seconds);
@@ -189,8 +192,8 @@ Result<bool> measure_figure(const PaperOptions& options, const std::vector<LoadC
         return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", fresh);
     std::error_code failed;
     std::filesystem::remove(fresh, failed);
-    std::printf("figure %u: %s; %zu of %zu cases are there\n", options.figure, figure_title(options.figure),
-                cases.size(), wanted.size());
+    std::printf("figure %u: %s; %zu of %zu cases are already measured\n", options.figure,
+                figure_title(options.figure), cases.size(), wanted.size());
     std::fflush(stdout);
     const std::uint64_t end_ns = simt::now_ns() + static_cast<std::uint64_t>(options.limit_seconds * 1e9);
     std::size_t left = 0, dropped = 0;
@@ -215,9 +218,12 @@ Result<bool> measure_figure(const PaperOptions& options, const std::vector<LoadC
         }
     }
     std::printf("%s\n", load_table(cases).c_str());
-    if (left != 0) std::printf("%zu cases are left: give the same command again\n", left);
+    if (left != 0) std::printf("%zu cases are left: give the same command again to measure them\n", left);
     if (dropped != 0)
-        std::printf("SOME WRONG: %zu cases are not kept; the same command measures them again\n", dropped);
+        std::printf(
+            "SOME WRONG: %zu cases returned wrong data and are not kept; the same command measures them "
+            "again\n",
+            dropped);
     return dropped == 0;
 }
 

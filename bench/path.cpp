@@ -25,8 +25,7 @@ class PathBench {
         summary_.shape = shape;
         summary_.lanes = lanes_->describe(shape);
         if (shape.alone)
-            summary_.lanes +=
-                "; one lane of them works, by itself, one operation at a time, on a channel of its own";
+            summary_.lanes += "; only one lane works, with one operation at a time, on its own channel";
         summary_.gpu = lanes_->gpu_name();
     }
 
@@ -86,12 +85,16 @@ class PathBench {
     // ---- fio
 
     [[nodiscard]] std::string why_no_fio() const {
-        if (!options_.fio) return "left out, as asked (--no-fio)";
+        if (!options_.fio) return "left out because of --no-fio";
         if (options_.lanes != simt::LanesKind::kCpu)
-            return "left out: it stands beside CPU lanes, which have the cores that it has";
-        if (!options_.served.array.empty()) return "left out: where the array's stores lie is its own affair";
-        if (options_.profile != "none") return "left out: the array takes the time of modelled hardware";
-        if (options_.rate > 0) return "left out: its open loop counts latency from another moment";
+            return "left out: fio is compared with CPU lanes only, which use the same cores";
+        if (!options_.served.array.empty())
+            return "left out: the benchmark does not know where an array of other processes (--array) keeps "
+                   "its stores";
+        if (options_.profile != "none")
+            return "left out: the array imitates the timing of modelled hardware (--profile), fio does not";
+        if (options_.rate > 0)
+            return "left out: in an open loop (--rate) fio counts latency from another moment";
         return "";
     }
     /// Without it the run goes on, and says so.
@@ -255,7 +258,7 @@ class PathBench {
         summary_.compared_blocks += options_.working_set / nvme::kBlockBytes;
         if (wrong == 0) return {};
         summary_.judgement.wrong += wrong;
-        std::fprintf(stderr, "WRONG: after writing, %llu blocks hold another word than they should\n",
+        std::fprintf(stderr, "WRONG: after writing, %llu blocks do not hold what was written\n",
                      static_cast<unsigned long long>(wrong));
         return {};
     }

@@ -80,8 +80,8 @@ class PathLanesBase : public PathLanes {
                       std::uint64_t working_set, std::uint64_t seed) override {
         GN_ASSIGN(const SetTotals totals, walk(shape, client, volume, working_set, seed, true));
         if (totals.failures == 0) return {};
-        return error(Errc::kIo, "filling the working set failed {} times, first with {}", totals.failures,
-                     nvme::status_name(static_cast<nvme::Status>(totals.first_status)));
+        return error(Errc::kIo, "{} writes failed while the working set was filled; the first error: {}",
+                     totals.failures, nvme::status_name(static_cast<nvme::Status>(totals.first_status)));
     }
 
     Result<RunOutcome> run(const LaneShape& shape, client::Client& client, const client::Volume& volume,
@@ -109,7 +109,7 @@ class PathLanesBase : public PathLanes {
                                 std::uint64_t working_set, std::uint64_t seed) override {
         GN_ASSIGN(const SetTotals totals, walk(shape, client, volume, working_set, seed, false));
         if (totals.failures == 0) return totals.wrong_blocks;
-        return error(Errc::kIo, "reading the working set back failed {} times, first with {}",
+        return error(Errc::kIo, "{} reads failed while the working set was read back; the first error: {}",
                      totals.failures, nvme::status_name(static_cast<nvme::Status>(totals.first_status)));
     }
 

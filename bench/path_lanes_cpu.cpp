@@ -11,8 +11,8 @@ class CpuPathLanes final : public PathLanesBase {
     CpuPathLanes() : PathLanesBase(simt::LanesKind::kCpu, 1, 1) {}
 
     [[nodiscard]] std::string describe(const LaneShape& shape) const override {
-        return fmt::format("CPU lanes: {} thread{}, warps of one lane, {} in flight each", shape.warps,
-                           shape.warps == 1 ? "" : "s", shape.depth);
+        return fmt::format("CPU lanes: {} thread{}, warps of one lane, {} operations in flight each",
+                           shape.warps, shape.warps == 1 ? "" : "s", shape.depth);
     }
     [[nodiscard]] std::string gpu_name() const override { return ""; }
     [[nodiscard]] LaneShape default_shape(std::uint32_t engine_threads) const override {

@@ -14,13 +14,13 @@ class GpuPathLanes final : public PathLanesBase {
         : PathLanesBase(simt::LanesKind::kGpu, simt::kWarpLanes, kGpuBlockThreads / simt::kWarpLanes) {}
 
     [[nodiscard]] std::string describe(const LaneShape& shape) const override {
-        return fmt::format("GPU lanes: {}, {} warps of 32 lanes, {} in flight a lane", gpu_name(),
-                           shape.warps, shape.depth);
+        return fmt::format("GPU lanes: {}, {} warps of 32 lanes, {} operations in flight per lane",
+                           gpu_name(), shape.warps, shape.depth);
     }
     [[nodiscard]] std::string gpu_name() const override {
         cudaDeviceProp properties{};
         return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name
-                                                                      : "a GPU that does not say its name";
+                                                                      : "a GPU of unknown name";
     }
     [[nodiscard]] LaneShape default_shape(std::uint32_t) const override { return LaneShape{256, 32, 1}; }
     [[nodiscard]] std::uint32_t depth_max() const override { return kGpuDepthMax; }

@@ -33,55 +33,65 @@ constexpr char kPathExamples[] =
 void add_path_options(CLI::App& path, PathOptions& o, PathWords& words) {
     path.add_option("--lanes", words.lanes, "what runs the kernels: cpu or gpu")->capture_default_str();
     path.add_option("--sizes", o.sizes,
-                    "bytes of an operation, several by commas: powers of two, 512 .. 65536")
+                    "bytes per operation, powers of two from 512 to 65536; several separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    path.add_option("--ops", words.operations, "read, write or both, by commas")
+    path.add_option("--ops", words.operations, "read, write or both, separated by commas")
         ->delimiter(',')
         ->check(CLI::IsMember({"read", "write"}))
         ->capture_default_str();
-    path.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
-    path.add_option("--seconds", o.seconds, "of one repeat")->capture_default_str();
+    path.add_option("--repeats", o.repeats, "how often each case is measured")->capture_default_str();
+    path.add_option("--seconds", o.seconds, "duration of one repeat")->capture_default_str();
     path.add_option("--ssds", o.ssds, "how many SSDs")->capture_default_str();
-    path.add_option("--replicas", o.replicas, "of every block")->capture_default_str();
-    path.add_option("--channels", o.channels, "that warps share; 0: chosen for the lanes")
+    path.add_option("--replicas", o.replicas, "number of replicas of every block")->capture_default_str();
+    path.add_option("--channels", o.channels, "channels that the warps share; 0: chosen to fit the lanes")
         ->capture_default_str();
-    path.add_option("--warps", o.warps, "0: chosen for the lanes; on CPU lanes a thread each")
+    path.add_option("--warps", o.warps,
+                    "number of warps; 0: chosen to fit the lanes; on CPU lanes each warp is a thread")
         ->capture_default_str();
-    path.add_option("--depth", o.depth, "operations in flight a lane; 0: chosen")->capture_default_str();
-    path.add_flag("--alone", o.alone, "one lane by itself, one operation at a time: what one takes");
+    path.add_option("--depth", o.depth, "operations in flight per lane; 0: chosen automatically")
+        ->capture_default_str();
+    path.add_flag(
+        "--alone", o.alone,
+        "measure the latency of a single operation: only one lane works, with one operation at a time");
     add_engine_options(path, o.engine);
-    path.add_option("--working-set", words.working_set, "what is read and written, such as 256MiB")
+    path.add_option("--working-set", words.working_set, "bytes that are read and written, such as 256MiB")
         ->capture_default_str();
     path.add_option("--write-budget", words.write_budget,
-                    "what the writes of one repeat may program on all SSDs (default: 2GiB, GPU lanes 16GiB)");
-    path.add_option("--seed", o.seed, "of contents and order")->capture_default_str();
-    path.add_option("--verify", words.verify,
-                    "which reads are compared word by word: all, sample (one in 16) or none")
-        ->check(CLI::IsMember({"all", "sample", "none"}))
+                    "most bytes that the writes of one repeat program on all SSDs together (default: 2GiB, "
+                    "GPU lanes 16GiB)");
+    path.add_option("--seed", o.seed, "seed of the contents and of the order of operations")
         ->capture_default_str();
     path.add_option(
-            "--rate", o.rate,
-            "open loop: operations a second that all lanes together mean to send; 0: as many as they can")
+            "--verify", words.verify,
+            "which reads are compared word by word with what was written: all, sample (one in 16) or none")
+        ->check(CLI::IsMember({"all", "sample", "none"}))
         ->capture_default_str();
-    path.add_flag("!--no-reference", o.reference, "leave the plain copies out");
-    path.add_flag("!--no-fio", o.fio, "leave fio out, which stands beside CPU lanes where it is installed");
+    path.add_option("--rate", o.rate,
+                    "open loop: operations per second that all lanes together mean to send; 0: closed loop, "
+                    "as many as possible")
+        ->capture_default_str();
+    path.add_flag("!--no-reference", o.reference, "do not measure plain memory copies for comparison");
+    path.add_flag("!--no-fio", o.fio,
+                  "do not measure fio for comparison (fio is measured with CPU lanes if it is installed)");
     path.add_flag("--fio-sqpoll", o.fio_sqpoll,
-                  "fio once more, with a kernel thread that takes what it hands in");
-    path.add_option("--store", o.store,
-                    "folder for the drives' stores while it runs (default: drives of memory)")
+                  "also measure fio with SQPOLL: a kernel thread polls its submission queue");
+    path.add_option(
+            "--store", o.store,
+            "folder for the drives' stores during the benchmark (default: drives keep their data in memory)")
         ->check(CLI::ExistingDirectory);
-    path.add_option("--durability", o.durability, "of stores in files: process or power")
+    path.add_option("--durability", o.durability, "durability of stores in files: process or power")
         ->transform(CLI::CheckedTransformer(std::map<std::string, SsdDurability>{
             {"process", SsdDurability::kProcess}, {"power", SsdDurability::kPower}}))
         ->option_text("process|power");
-    path.add_flag("--direct", o.direct_io, "stores without the page cache (O_DIRECT)");
+    path.add_flag("--direct", o.direct_io, "access the stores without the page cache (O_DIRECT)");
     path.add_option("--profile", o.profile, kProfileHelp)->capture_default_str();
-    add_served_options(path, o.served, "reads and writes of a volume that is removed at the end",
+    add_served_options(path, o.served,
+                       "the benchmark creates a volume there, reads and writes it, and removes it at the end",
                        {"--ssds", "--engine-threads", "--nic-threads", "--service-units", "--profile",
                         "--write-budget", "--store", "--durability", "--direct"});
     path.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
-    path.add_option("--output", o.output, "on standard output: table or json")
+    path.add_option("--output", o.output, "format of the result on standard output: table or json")
         ->check(CLI::IsMember({"table", "json"}));
     path.footer(kPathExamples);
 }
@@ -124,10 +134,9 @@ Result<void> check_options(const PathOptions& o) {
             return error(Errc::kInvalidArgument, "--sizes takes powers of two from {} to {}, not {}",
                          kSizeMin, kSizeMax, bytes);
     if (!o.read && *std::max_element(o.sizes.begin(), o.sizes.end()) < nvme::kBlockBytes)
-        return error(
-            Errc::kInvalidArgument,
-            "nothing to measure: writes are whole blocks of 4096 bytes, smaller ones are not possible; "
-            "add a larger size or reads");
+        return error(Errc::kInvalidArgument,
+                     "nothing to measure: the array writes whole blocks of 4096 bytes, smaller writes are "
+                     "not possible; add a larger size to --sizes or read to --ops");
     if (o.repeats == 0 || o.repeats > 1000)
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, not {}", o.repeats);
     if (!(o.seconds > 0) || o.seconds > 600)
@@ -153,10 +162,10 @@ Result<LaneShape> choose_shape(const PathOptions& o, const PathLanes& lanes, std
     LaneShape shape = lanes.default_shape(engine_threads);
     if (o.alone) {
         if (o.warps != 0 || o.channels != 0 || o.depth != 0 || o.rate > 0)
-            return error(
-                Errc::kInvalidArgument,
-                "--alone is one lane with one operation: leave --warps, --channels, --depth and --rate "
-                "out");
+            return error(Errc::kInvalidArgument,
+                         "--alone measures one lane with one operation in flight: leave --warps, --channels, "
+                         "--depth and --rate "
+                         "out");
         return LaneShape{lanes.warps_grain(), 1, 1, true};
     }
     if (o.warps != 0) {

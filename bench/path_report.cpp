@@ -41,7 +41,7 @@ void print_steps(const std::vector<Case>& cases) {
             if (name.rfind("step_", 0) == 0)
                 line += fmt::format("  {} {:.0f}", name.substr(7, name.size() - 10), value);
         if (!line.empty())
-            std::printf("Steps of %s, ns an operation (last repeat):%s\n", name_of(c).c_str(), line.c_str());
+            std::printf("Steps of %s, ns per operation (last repeat):%s\n", name_of(c).c_str(), line.c_str());
     }
 }
 
@@ -65,15 +65,19 @@ void print_heading(const PathOptions& o, const PathSummary& s) {
         format_bytes(o.working_set).c_str(), o.repeats, o.seconds, verify_words(o.verify));
     if (o.rate > 0)
         std::printf(
-            "  open loop   %.0f operations a second are meant to be sent; latency counts from when each was "
+            "  open loop   %.0f operations per second are meant to be sent; latency counts from when each "
+            "was "
             "meant to be\n",
             o.rate);
     if (o.profile != "none")
-        std::printf("  profile     %s: SSDs and network take the time of the hardware that it describes\n",
-                    o.profile.c_str());
+        std::printf(
+            "  profile     %s: SSDs and network imitate the timing of the hardware that the profile "
+            "describes\n",
+            o.profile.c_str());
     if (o.write && is_served(o))
         std::printf(
-            "  writes      each repeat has a new volume; its drives collect garbage as they must; afterwards "
+            "  writes      each repeat uses a new volume; the drives collect garbage when they need to; "
+            "afterwards "
             "every\n"
             "              block of the working set is read and compared\n");
     else if (o.write)
@@ -95,9 +99,9 @@ void print_results(const PathOptions& o, const PathSummary& s, const std::vector
     std::printf(
         "Median over repeats (least .. most). Latency: from issue until a lane sees the status; plain "
         "copies: of "
-        "the copy alone.\nCPU time an operation: init. of the process less the emulated hardware; engine: of "
-        "the "
-        "threads that emulate NIC and SSDs;\nlanes: of the lanes' threads (polling included; fio: its "
+        "the copy alone.\nCPU time per operation: init. of the process without the emulated hardware; "
+        "engine: of the threads that emulate NIC and SSDs;\nlanes: of the lanes' threads (polling included; "
+        "fio: its "
         "threads).\n%s",
         busy_lines(cases).c_str());
     std::printf("Wire: %s\n%s", s.wire.c_str(), process_lines(cases).c_str());
@@ -107,8 +111,8 @@ void print_results(const PathOptions& o, const PathSummary& s, const std::vector
                 s.judgement.wrong == 0 ? "all as written" : "SOME WRONG");
     if (s.judgement.ended_at_quota != 0)
         std::printf(
-            "%u repeats of writes ended before their time, at the drives' last free pages "
-            "(--write-budget).\n",
+            "%u repeats of writes ended early because the drives had no free pages left (see "
+            "--write-budget).\n",
             s.judgement.ended_at_quota);
     std::printf("fio: %s.\n", s.fio.c_str());
     std::printf("Load average of the machine: %s before, %s after.\n", s.load_before.c_str(),

@@ -146,7 +146,9 @@ class PoolCase {
             for (std::uint32_t k = 0; k < logs_[i].held; ++k) (void)lane.give_request(held_[i * stride + k]);
         const std::uint32_t free = count_free(lane.from);
         if (free == blocks_) return {};
-        return error(Errc::kState, "of {} blocks {} are free after all was given back", blocks_, free);
+        return error(Errc::kState,
+                     "after all allocations were freed, the pool of {} blocks has only {} free blocks",
+                     blocks_, free);
     }
     std::uint32_t count_free(const Levels& l) const { return l.levels.count_free(); }
     template <class Any>
@@ -177,7 +179,8 @@ Result<void> check(const PoolBenchOptions& o) {
     GN_TRY(within("--low", o.low_percent, 1, o.high_percent - 1));
     GN_TRY(gnor::check_pool({o.pool_bytes, 0}));
     if (o.pool_bytes / (4ull << 20) < o.lanes_most)
-        return error(Errc::kInvalidArgument, "--pool {} is too little for {} lanes: give 4 MiB a lane",
+        return error(Errc::kInvalidArgument,
+                     "--pool {} is too small for {} lanes: give at least 4 MiB per lane",
                      format_bytes(o.pool_bytes), o.lanes_most);
     if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))
         return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", o.json);
@@ -209,19 +212,25 @@ deengine_bench::Step step(const PoolBenchOptions& options, const char* name, std
 }  // namespace
 
 void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words) {
-    app.add_option("--allocations", o.allocations, "of a repeat, all lanes together")->capture_default_str();
-    app.add_option("--pool", words.pool, "its size, a multiple of 256KiB")->capture_default_str();
-    app.add_option("--repeats", o.repeats, "of every case")->capture_default_str();
-    app.add_option("--most-lanes", o.lanes_most, "the cases: 1 lane, and this many; 0: one a core")
+    app.add_option("--allocations", o.allocations, "allocations in one repeat, all lanes together")
         ->capture_default_str();
-    app.add_option("--low", o.low_percent, "of the pool in use when lanes go over to allocating")
+    app.add_option("--pool", words.pool, "size of the pool, a multiple of 256KiB")->capture_default_str();
+    app.add_option("--repeats", o.repeats, "how often each case is measured")->capture_default_str();
+    app.add_option("--most-lanes", o.lanes_most,
+                   "the cases are 1 lane and this number of lanes; 0: one lane per core")
         ->capture_default_str();
-    app.add_option("--high", o.high_percent, "of the pool in use when lanes go over to freeing")
+    app.add_option("--low", o.low_percent,
+                   "percentage of the pool in use below which lanes allocate instead of freeing")
+        ->capture_default_str();
+    app.add_option("--high", o.high_percent,
+                   "percentage of the pool in use above which lanes free instead of allocating")
         ->capture_default_str();
     app.add_option("--lanes", words.lanes,
-                   "as ./run gives them to every benchmark; this one runs CPU lanes, and says so")
+                   "accepted because ./run passes the option to every benchmark; this benchmark always runs "
+                   "CPU lanes")
         ->check(CLI::IsMember({"cpu", "gpu"}));
-    app.add_option("--seed", o.seed, "of sizes and order")->capture_default_str();
+    app.add_option("--seed", o.seed, "seed of the sizes and of the order of allocations")
+        ->capture_default_str();
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.footer(
         "Examples:\n"
@@ -232,7 +241,8 @@ void add_pool_options(CLI::App& app, PoolBenchOptions& o, PoolBenchWords& words)
 Result<void> read_pool_words(const PoolBenchWords& words, PoolBenchOptions& o) {
     GN_ASSIGN(o.pool_bytes, parse_bytes(words.pool));
     if (words.lanes == "gpu")
-        std::fprintf(stderr, "bench pool runs CPU lanes, here as everywhere: it has no kernel for a GPU\n");
+        std::fprintf(stderr,
+                     "bench pool has no GPU kernel and runs CPU lanes although --lanes gpu was given\n");
     if (o.lanes_most == 0) o.lanes_most = std::max(1u, std::thread::hardware_concurrency());
     return {};
 }
@@ -254,9 +264,9 @@ Result<bool> run_pool(const PoolBenchOptions& options) {
               deengine_bench::measure("pool", options.repeats, std::move(steps)));
     std::printf("\n%s", cost_table(cases).c_str());
     std::printf(
-        "\nMedian over %u repeats (least .. most); cases take turns within every repeat. ns: time an "
-        "operation, allocation or free, and lane;\nfragments: pieces that a request of 1 MiB is served in, "
-        "after all allocations and while they went on.\n",
+        "\nMedian over %u repeats (least .. most); cases take turns within every repeat. ns: time per "
+        "operation (allocation or free) and lane;\nfragments: number of pieces in which a request of 1 MiB "
+        "is served, after all allocations and during them.\n",
         options.repeats);
     if (!options.json.empty()) GN_TRY(keep(options, cases));
     return true;

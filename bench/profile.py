@@ -82,7 +82,7 @@ def sample(program, operation, arguments, more):
 
 def listing(title, counts, cost_us, shown):
     total = sum(counts.values())
-    lines = [f"  {title}: {cost_us:.2f} us an operation, {total} samples"]
+    lines = [f"  {title}: {cost_us:.2f} us per operation, {total} samples"]
     stages = collections.Counter()
     for (symbol, kernel), n in counts.items():
         stages[stage_of(symbol, kernel)] += n
@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--ops", default="read,write")
     parser.add_argument("--bytes", type=int, default=4096)
     parser.add_argument("--seconds", type=float, default=6)
-    parser.add_argument("--delay", type=float, default=2, help="seconds to skip: the array is filled")
+    parser.add_argument("--delay", type=float, default=2, help="seconds to wait before sampling, while the array is filled")
     parser.add_argument("--functions", type=int, default=14)
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--out", type=pathlib.Path)

@@ -28,20 +28,20 @@ Result<void> judge(const char* where, const RunRequest& r, const RunOutcome& o, 
     if (o.quota_used) ++judgement.ended_at_quota;
     if (o.wrong != 0) {
         judgement.wrong += o.wrong;
-        std::fprintf(
-            stderr,
-            "WRONG: %llu of %llu checked reads of %u bytes hold another word than was written, one at byte "
-            "%llu\n",
-            static_cast<unsigned long long>(o.wrong), static_cast<unsigned long long>(o.checked), r.bytes,
-            static_cast<unsigned long long>(o.first_offset));
+        std::fprintf(stderr,
+                     "WRONG: %llu of %llu checked reads of %u bytes returned other data than was written, "
+                     "one of them at byte "
+                     "%llu\n",
+                     static_cast<unsigned long long>(o.wrong), static_cast<unsigned long long>(o.checked),
+                     r.bytes, static_cast<unsigned long long>(o.first_offset));
     }
     if (o.failures == 0 && o.operations != 0) return {};
     if (o.failures == 0)
         return error(Errc::kInvalidArgument,
-                     "no operation of {} bytes fitted into a repeat; give it more --seconds or a larger "
+                     "no operation of {} bytes completed within a repeat; give it more --seconds or a larger "
                      "--write-budget",
                      r.bytes);
-    return error(Errc::kIo, "{} of {} bytes ({}) failed {} times, first at byte {}: {}",
+    return error(Errc::kIo, "{} of {} bytes ({}) failed {} times, the first time at byte {}: {}",
                  r.write ? "writing" : "reading", r.bytes, where, o.failures, o.first_offset,
                  nvme::status_name(o.first_status));
 }
@@ -65,7 +65,8 @@ Result<Repeat> run_on_array(Rig& rig, PathLanes& lanes, const LaneShape& shape, 
     const bool others = bed.served() && executed > expected;
     if (executed != expected && !others) {
         ++judgement.wrong;
-        std::fprintf(stderr, "WRONG: lanes count %llu commands, SSDs %llu\n",
+        std::fprintf(stderr,
+                     "WRONG: the lanes count %llu commands sent, the SSDs count %llu commands executed\n",
                      static_cast<unsigned long long>(expected), static_cast<unsigned long long>(executed));
     }
     Repeat repeat = repeat_of(r, outcome, lanes.kind());

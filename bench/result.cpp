@@ -141,7 +141,8 @@ bool are_numbers(const nlohmann::json& object) {
 Result<Case> case_from_json(const nlohmann::json& one) {
     Case c;
     if (!one.contains("parameters") || !one.contains("repeats") || !one["repeats"].is_array())
-        return error(Errc::kCorrupt, "a case without parameters or repeats: {}", one.dump().substr(0, 80));
+        return error(Errc::kCorrupt, "the result holds a case without parameters or without repeats: {}",
+                     one.dump().substr(0, 80));
     c.parameters = one["parameters"];
     if (one.contains("threads") && one["threads"].is_object())
         for (const auto& [kind, count] : one["threads"].items())
@@ -149,7 +150,8 @@ Result<Case> case_from_json(const nlohmann::json& one) {
     if (one.contains("verdict") && one["verdict"].is_string()) c.verdict = one["verdict"];
     for (const nlohmann::json& kept : one["repeats"]) {
         if (!kept.is_object())
-            return error(Errc::kCorrupt, "a repeat that is no object: {}", kept.dump().substr(0, 80));
+            return error(Errc::kCorrupt, "the result holds a repeat that is not a JSON object: {}",
+                         kept.dump().substr(0, 80));
         Repeat r;
         for (const auto& [name, value] : kept.items()) {
             if (name == "latency_ns" && are_numbers(value)) {
@@ -159,8 +161,8 @@ Result<Case> case_from_json(const nlohmann::json& one) {
                 continue;
             }
             if (!value.is_number())
-                return error(Errc::kCorrupt, "a repeat whose {} is no number: {}", name,
-                             value.dump().substr(0, 80));
+                return error(Errc::kCorrupt, "the result holds a repeat whose field '{}' is not a number: {}",
+                             name, value.dump().substr(0, 80));
             if (name == "seconds")
                 r.seconds = value;
             else if (name == "operations")

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Rig>> Rig::build(const RigOptions& options, const LaneSha
         std::string name = (options.store / "gnstor-bench-XXXXXX").string();
         if (::mkdtemp(name.data()) == nullptr)
             return error(Errc::kIo,
-                         "cannot make a folder in {} for the drives' stores; choose another --store",
+                         "cannot create a folder in {} for the drives' stores; choose another --store",
                          options.store.string());
         rig->folder_.path = name;
         bed.directory = name;

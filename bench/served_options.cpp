@@ -5,12 +5,14 @@ namespace gnstor::bench {
 
 void add_served_options(CLI::App& app, ServedArrayOptions& options, const std::string& what,
                         std::initializer_list<const char*> own) {
-    CLI::Option* const array = app.add_option(
-        "--array", options.array,
-        "measure an array of other processes: unix:PATH or http://HOST:PORT of its gnstord; " + what);
-    app.add_option("--token-file", options.token_file, "with --array http://...: gnstord's token")
+    CLI::Option* const array = app.add_option("--array", options.array,
+                                              "measure an array that other processes serve, named by "
+                                              "unix:PATH or http://HOST:PORT of its gnstord; " +
+                                                  what);
+    app.add_option("--token-file", options.token_file,
+                   "file with gnstord's access token, for --array http://...")
         ->needs(array);
-    app.add_option("--address", options.address, "with --array: own IP address on the udp wire")
+    app.add_option("--address", options.address, "this machine's IP address on the udp wire, for --array")
         ->needs(array);
     for (const char* option : own) array->excludes(app.get_option(option));
 }

@@ -29,9 +29,10 @@ std::string process_lines(const std::vector<Case>& cases) {
                                     us_an_operation(c, name));
         if (!line.empty()) text += fmt::format("  {:<48} {}\n", name_of(c), line);
     }
-    return text.empty()
-               ? text
-               : "Processes that emulate NIC and SSDs, CPU time in us an I/O (in NIC+SSD above):\n" + text;
+    return text.empty() ? text
+                        : "Processes that emulate NIC and SSDs, CPU time in us per I/O (included in NIC+SSD "
+                          "above):\n" +
+                              text;
 }
 
 }  // namespace gnstor::bench

@@ -26,7 +26,7 @@ measure() {
     if timeout "$limit" "$program" path --lanes "$lanes" --no-fio --json "$folder/path-$lanes-$name.json" "$@"; then
         echo "   ($((SECONDS - begun)) s)"
     else
-        echo "   FAILED with $? after $((SECONDS - begun)) s"
+        echo "   FAILED with exit status $? after $((SECONDS - begun)) s"
         failed=1
     fi
 }

@@ -22,7 +22,8 @@ using namespace wire_bench;
 Result<void> check(const WireOptions& o) {
     for (const std::string& wire : o.wires)
         if (wire != "loop" && wire != "shm" && wire != "udp")
-            return error(Errc::kInvalidArgument, "there is no wire '{}'; wires are loop, shm and udp", wire);
+            return error(Errc::kInvalidArgument, "--wires does not know '{}'; it takes loop, shm and udp",
+                         wire);
     for (const std::uint32_t bytes : o.sizes)
         if (bytes < 64 || bytes > (1u << 20) || !std::has_single_bit(bytes))
             return error(Errc::kInvalidArgument, "--sizes takes powers of two from 64 to 1048576, not {}",
@@ -32,7 +33,8 @@ Result<void> check(const WireOptions& o) {
     if (o.repeats == 0 || o.repeats > 1000 || o.seconds <= 0 || o.seconds > 600)
         return error(Errc::kInvalidArgument, "--repeats takes 1 to 1000, --seconds up to 600");
     if (o.addresses.size() != 2)
-        return error(Errc::kInvalidArgument, "--addresses takes two, by a comma, not {}", o.addresses.size());
+        return error(Errc::kInvalidArgument, "--addresses takes two addresses separated by a comma, not {}",
+                     o.addresses.size());
     if (!o.json.empty() && !std::ofstream(o.json, std::ios::app))
         return error(Errc::kInvalidArgument, "cannot write to {}; choose another --json", o.json);
     return {};
@@ -96,24 +98,31 @@ Result<void> keep(const WireOptions& o, const std::vector<Case>& cases, const Ve
 
 void add_wire_options(CLI::App& app, WireOptions& o, std::string& lanes) {
     app.add_option("--wires", o.wires,
-                   "loop (one process), shm (a client and a node, a process each), udp (RoCEv2), by commas")
+                   "wires to measure, separated by commas: loop (one process), shm (client and node as two "
+                   "processes), udp (RoCEv2)")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--sizes", o.sizes, "bytes an operation, by commas")
+    app.add_option("--sizes", o.sizes, "bytes per operation; several separated by commas")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--depth", o.depth, "operations under way; each case is measured with one as well")
+    app.add_option("--depth", o.depth,
+                   "operations in flight; each case is also measured with one operation in flight")
         ->capture_default_str();
-    app.add_option("--repeats", o.repeats, "of every case; cases take turns")->capture_default_str();
-    app.add_option("--seconds", o.seconds, "of each repeat of each case")->capture_default_str();
-    app.add_option("--addresses", o.addresses, "the two ends of the udp wire, by a comma")
+    app.add_option("--repeats", o.repeats, "how often each case is measured; the cases take turns")
+        ->capture_default_str();
+    app.add_option("--seconds", o.seconds, "duration of each repeat of each case")->capture_default_str();
+    app.add_option("--addresses", o.addresses,
+                   "IP addresses of the two ends of the udp wire, separated by a comma")
         ->delimiter(',')
         ->capture_default_str();
-    app.add_option("--port", o.port, "of the udp wire; another one where a kernel RoCE device has 4791")
+    app.add_option("--port", o.port,
+                   "UDP port of the udp wire; choose another port if a kernel RoCE device uses 4791")
         ->capture_default_str();
-    app.add_option("--mtu", o.mtu, "of the udp wire: 1024, 2048, 4096; 0: the largest that fits")
+    app.add_option("--mtu", o.mtu, "path MTU of the udp wire: 1024, 2048 or 4096; 0: the largest that fits")
         ->capture_default_str();
-    app.add_option("--lanes", lanes, "as ./run gives them to every benchmark; this one runs on the host")
+    app.add_option("--lanes", lanes,
+                   "ignored: this benchmark runs on the host; accepted because ./run passes the option to "
+                   "every benchmark")
         ->check(CLI::IsMember({"cpu", "gpu"}));
     app.add_option("--json", o.json, "keep the raw result in this file (docs/runs/README.md)");
     app.footer(
@@ -135,13 +144,10 @@ Result<bool> run_wire(const WireOptions& o) {
     GN_ASSIGN(const std::vector<Case> cases, deengine_bench::measure("wire", o.repeats, std::move(steps)));
     const Verdicts verdicts = judge(cases);
     std::printf(
-        "\n%s\nMedian over %u repeats (least .. most); resent and overruns: of all repeats. CPU time, "
-        "polling "
-        "included. Engine: of the threads that run both\nNICs; on shm of the node's process, and lanes: of "
-        "the "
-        "client's. Of the whole process for memcpy and sockets. Sockets: what arrived.\n\nGB/s over GB/s, of "
-        "the "
-        "same repeat:\n%s",
+        "\n%s\nMedian over %u repeats (least .. most); resent and overruns: sums over all repeats. CPU time "
+        "includes polling. Engine: CPU time of the threads\nthat run both NICs; on shm, engine is the node's "
+        "process and lanes the client's process. For memcpy and sockets it is that of\nthe whole process. "
+        "Rates of sockets count the bytes that arrived.\n\nRatio of GB/s within the same repeat:\n%s",
         wire_table(cases).c_str(), o.repeats, text_of(verdicts).c_str());
     if (!o.json.empty()) GN_TRY(keep(o, cases, verdicts, load_before));
     std::fflush(stdout);

@@ -68,7 +68,7 @@ class Mover {
         const std::uint64_t until = simt::now_ns() + kEndNs;
         for (std::uint32_t backoff = 0; simt::now_ns() < until; simt::pause(backoff))
             if (!pair_.other_end_lives()) return ended(under_way);
-        return error(Errc::kIo, "the queue pair broke, syndrome {:#x}",
+        return error(Errc::kIo, "the queue pair failed with syndrome {:#x}",
                      static_cast<unsigned>(queue.syndrome()));
     }
     Result<void> move() {
@@ -98,7 +98,7 @@ class Mover {
                 looked = now;
             }
             if (now - moved > kStuckNs)
-                return error(Errc::kTimedOut, "nothing completed for {} s", kStuckNs / 1'000'000'000);
+                return error(Errc::kTimedOut, "no operation completed for {} s", kStuckNs / 1'000'000'000);
         }
         seconds_ = static_cast<double>(now - began) * 1e-9;
         return {};
@@ -106,7 +106,9 @@ class Mover {
 
     Result<void> post(const rdma::SendQueueRef& queue, std::uint64_t index, std::uint64_t now) {
         rdma::SendTicket ticket = queue.try_reserve();
-        if (!ticket.granted()) return error(Errc::kIo, "no send entry to be had at depth {}", work_.depth);
+        if (!ticket.granted())
+            return error(Errc::kIo, "no free send entry although only {} operations may be in flight",
+                         work_.depth);
         const std::size_t at = index % work_.depth * work_.bytes;
         if (direction_ == Direction::kWrite)
             queue.fill_write(ticket, pair_.there(at), pair_.here().local(at, work_.bytes));
@@ -150,8 +152,9 @@ Result<Repeat> run_on_wire(Pair::Plan plan, const Work& work, Direction directio
     GN_ASSIGN(const Repeat r, Mover(*pair, work, direction).run());
     const std::uint64_t touched = std::min<std::uint64_t>(work.depth, r.operations);
     if (r.checked != touched)
-        return error(Errc::kCorrupt, "{} of {} places hold what they should, after {} operations", r.checked,
-                     touched, r.operations);
+        return error(Errc::kCorrupt,
+                     "only {} of {} places in the target memory hold the expected data, after {} operations",
+                     r.checked, touched, r.operations);
     return r;
 }
 

@@ -57,16 +57,19 @@ void put(std::array<char, N>& room, const std::string& text) {
 /// One order, one answer, within kAnswerMs.
 Result<Answer> ask(int orders, const Order& order) {
     if (::send(orders, &order, sizeof order, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof order))
-        return error(Errc::kIo, "cannot order the node's process: {}", std::strerror(errno));
+        return error(Errc::kIo, "cannot send a request to the node's process reports an error: {}",
+                     std::strerror(errno));
     pollfd readable{.fd = orders, .events = POLLIN, .revents = 0};
     int ready = 0;
     while ((ready = ::poll(&readable, 1, kAnswerMs)) < 0 && errno == EINTR) {
     }
-    if (ready == 0) return error(Errc::kTimedOut, "the node's process did not answer for {} ms", kAnswerMs);
+    if (ready == 0)
+        return error(Errc::kTimedOut, "the node's process did not answer within {} ms", kAnswerMs);
     Answer answer;
     if (::recv(orders, &answer, sizeof answer, 0) != static_cast<ssize_t>(sizeof answer))
         return error(Errc::kIo, "the node's process ended before it answered");
-    if (answer.failed != 0) return error(Errc::kIo, "the node's process: {}", answer.why.data());
+    if (answer.failed != 0)
+        return error(Errc::kIo, "the node's process reports an error: {}", answer.why.data());
     return answer;
 }
 
@@ -115,7 +118,8 @@ Result<Answer> obey(const Order& order, std::unique_ptr<Node>& node) {
         answer.rkey = node->end().rkey();
         return answer;
     }
-    if (node == nullptr) return error(Errc::kState, "an order before it was started");
+    if (node == nullptr)
+        return error(Errc::kState, "the node's process received a request before the request to start");
     if (order.what == What::kFill)
         fill(node->end().memory(), order.large);
     else if (order.what == What::kCountGood)
@@ -131,7 +135,9 @@ int run_node() {
     // Its orders' end ends it; should it be stuck by then, the kernel does when its client dies.
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::setsockopt(kOrders, SOL_SOCKET, SO_RCVTIMEO, &kOrderWait, sizeof kOrderWait) != 0) {
-        std::fprintf(stderr, "bench: %s is what 'bench wire' starts itself, with its orders on a socket\n",
+        std::fprintf(stderr,
+                     "bench: '%s' is not for users: 'bench wire' starts it itself and sends it requests over "
+                     "a socket\n",
                      kNodeWord);
         return 2;
     }
@@ -155,7 +161,7 @@ int run_node() {
 Result<std::unique_ptr<NodeProcess>> NodeProcess::start(EndShape shape) {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return error(Errc::kIo, "cannot make a socket pair: {}", std::strerror(errno));
+        return error(Errc::kIo, "cannot create a socket pair: {}", std::strerror(errno));
     posix_spawn_file_actions_t actions;
     ::posix_spawn_file_actions_init(&actions);
     ::posix_spawn_file_actions_adddup2(&actions, ends[1], kOrders);
@@ -168,7 +174,7 @@ Result<std::unique_ptr<NodeProcess>> NodeProcess::start(EndShape shape) {
     ::close(ends[1]);
     if (why != 0) {
         ::close(ends[0]);
-        return error(Errc::kIo, "cannot start the node's process: {}", std::strerror(why));
+        return error(Errc::kIo, "cannot start the node's process reports an error: {}", std::strerror(why));
     }
     std::unique_ptr<NodeProcess> node(new NodeProcess(
         ends[0], pid, std::filesystem::temp_directory_path() / fmt::format("gnstor-bench-{}.sock", pid)));

@@ -166,11 +166,10 @@ nlohmann::json to_json(const Verdicts& verdicts) {
 
 Result<void> promise_kept(const Verdicts& verdicts) {
     if (verdicts.receive_overruns == 0) return {};
-    return error(
-        Errc::kIo,
-        "the udp wire lost {} packets because a receiving socket of its own was full: what is sent is not "
-        "paced by what the other end has room for",
-        verdicts.receive_overruns);
+    return error(Errc::kIo,
+                 "the udp wire lost {} packets because a receiving socket of its own was full: the sender's "
+                 "pacing does not respect the room in the receiver's buffer",
+                 verdicts.receive_overruns);
 }
 
 }  // namespace gnstor::bench::wire_bench

@@ -31,7 +31,7 @@ Result<SocketPlace> parse_place(const std::string& text) {
         v6->sin6_family = AF_INET6;
         a.bytes = sizeof *v6;
     } else {
-        return error(Errc::kInvalidArgument, "'{}' is no IP address", text);
+        return error(Errc::kInvalidArgument, "'{}' is not an IP address", text);
     }
     return a;
 }
@@ -86,7 +86,8 @@ Result<Repeat> run_tcp_socket(const Work& work, const std::string& from, const s
     if (::listen(listener.fd(), 1) != 0 || ::connect(sender.fd(), target.generic(), target.bytes) != 0)
         return error(Errc::kIo, "cannot connect a TCP socket to {}: {}", to, std::strerror(errno));
     const Socket receiver(::accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (receiver.fd() < 0) return error(Errc::kIo, "cannot accept on {}: {}", to, std::strerror(errno));
+    if (receiver.fd() < 0)
+        return error(Errc::kIo, "cannot accept a TCP connection on {}: {}", to, std::strerror(errno));
     bound_waits(receiver.fd());
     const double cpu = process_cpu_seconds();
     const auto began = Clock::now(), end = end_of(work);

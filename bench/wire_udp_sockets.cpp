@@ -91,7 +91,7 @@ Result<Repeat> run_udp_sockets(const Work& work, const std::string& from, const 
     }
     reading.join();
     if (sent == 0 && refused != 0)
-        return error(Errc::kIo, "a UDP socket of {} sends no {} bytes to {}: {}", from, message, to,
+        return error(Errc::kIo, "a UDP socket of {} cannot send {} bytes to {}: {}", from, message, to,
                      std::strerror(refused));
     Repeat r = repeat_from(began, arrived, work.bytes, cpu);
     r.more["lost_share"] =

@@ -64,7 +64,7 @@ Result<std::vector<Member>> read_members(const fs::path& path, std::uint64_t byt
     for (std::uint64_t at = 0; at + kTarBlock <= bytes;) {
         file.seekg(static_cast<std::streamoff>(at));
         if (!file.read(header.data(), kTarBlock))
-            return error(Errc::kIo, "cannot read the archive {} at {}", path.string(), at);
+            return error(Errc::kIo, "cannot read the archive {} at offset {}", path.string(), at);
         if (header[0] == '\0') break;
         const std::uint64_t size = tar_number(&header[124], 12);
         const char type = header[156];
@@ -102,32 +102,36 @@ Result<Archive> make_archive(const fs::path& input, const fs::path& work, std::u
             return error(Errc::kInvalidArgument, "{} is empty; name a file with contents with --input",
                          input.string());
         if (bytes > bytes_max)
-            return error(Errc::kInvalidArgument,
-                         "{} has {} bytes, the demo takes at most {}; name a smaller one with --input, or "
-                         "raise --max-bytes",
-                         input.string(), bytes, bytes_max);
+            return error(
+                Errc::kInvalidArgument,
+                "{} has {} bytes, but the demo takes at most {}; name a smaller file with --input, or "
+                "raise --max-bytes",
+                input.string(), bytes, bytes_max);
         return Archive{input, bytes, {{0, bytes, input.string()}}};
     }
     if (!fs::is_directory(input, failed))
-        return error(Errc::kNotFound, "{} is neither a file nor a folder; name one with --input",
+        return error(Errc::kNotFound,
+                     "{} is neither a file nor a folder; name a file or a folder with --input",
                      input.string());
     const std::vector<fs::path> files = choose_files(input, bytes_max);
     if (files.empty())
-        return error(Errc::kNotFound, "no readable file of a fitting size below {}; choose another --input",
+        return error(Errc::kNotFound,
+                     "there is no readable file of a suitable size below {}; choose another --input",
                      input.string());
     const fs::path list = work / "files.list";
     const fs::path path = work / "input.tar";
     {
         std::ofstream out(list, std::ios::binary);
         for (const fs::path& f : files) out << f.string() << '\0';
-        if (!out.flush()) return error(Errc::kIo, "cannot write {}; is there room?", list.string());
+        if (!out.flush()) return error(Errc::kIo, "cannot write {}; is the file system full?", list.string());
     }
     GN_ASSIGN(const ProcessOutput tar,
               run_process({"tar", "--create", "--format=gnu", "--absolute-names", "--null", "--no-recursion",
                            "--hard-dereference", "--file", path.string(), "--files-from", list.string()},
                           120'000));
     if (tar.exit_code > 1)  // 1: a file changed while it was read; the archive is whole
-        return error(Errc::kIo, "tar ended with {} while archiving {}", tar.exit_code, input.string());
+        return error(Errc::kIo, "tar ended with exit status {} while archiving {}", tar.exit_code,
+                     input.string());
     const std::uint64_t bytes = fs::file_size(path, failed);
     if (failed) return error(Errc::kIo, "tar made no archive at {}", path.string());
     GN_ASSIGN(std::vector<Member> members, read_members(path, bytes));

@@ -55,8 +55,9 @@ class Demo {
         if (!stored_elsewhere_) return;
         volume_.reset();
         if (auto gone = client_->control().delete_volume(client_->identity().id, volume_name_); !gone.ok())
-            std::fprintf(stderr, "demo: its volume '%s' stays in the array: %s\n", volume_name_.c_str(),
-                         gone.error().message.c_str());
+            std::fprintf(stderr,
+                         "demo: the demo's volume '%s' could not be deleted and remains in the array: %s\n",
+                         volume_name_.c_str(), gone.error().message.c_str());
     }
     Demo(const Demo&) = delete;
     Demo& operator=(const Demo&) = delete;
@@ -179,7 +180,8 @@ class Demo {
         std::ifstream file(archive_.path, std::ios::binary);
         file.read(reinterpret_cast<char*>(memory.data()), static_cast<std::streamsize>(archive_.bytes));
         if (file.gcount() != static_cast<std::streamsize>(archive_.bytes))
-            return error(Errc::kIo, "{} became shorter while it was read", archive_.path.string());
+            return error(Errc::kIo, "the file {} became shorter while the demo read it",
+                         archive_.path.string());
         return Result<client::Buffer>(std::move(memory));
     }
 
@@ -236,8 +238,9 @@ class Demo {
         const std::string how_long =
             seconds >= kernel_.seconds
                 ? "from before the kernel until after it"
-                : fmt::format("for the first {:.1f} s; SSDs of nodes serve without it for 10 s at most",
-                              seconds);
+                : fmt::format(
+                      "for the first {:.1f} s; SSDs of nodes serve without the daemon for at most 10 s",
+                      seconds);
         std::printf("   daemon suspended: yes, %s\n", how_long.c_str());
         return {};
     }
@@ -377,7 +380,7 @@ class Demo {
     }
     static Result<void> check_totals(const char* what, const Totals& totals) {
         if (totals.failures == 0) return {};
-        return error(Errc::kIo, "{} failed {} times, first at block {}: {}", what, totals.failures,
+        return error(Errc::kIo, "{} failed {} times, the first time at block {}: {}", what, totals.failures,
                      totals.first_failed_block,
                      nvme::status_name(static_cast<nvme::Status>(totals.first_failed_status)));
     }

@@ -41,7 +41,8 @@ struct Ending {
 Result<Process> start(const Options& options, const std::filesystem::path& work, const Archive& archive,
                       Life life) {
     int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) return error(Errc::kIo, "no pipe: {}", std::strerror(errno));
+    if (::pipe2(ends, O_CLOEXEC) != 0)
+        return error(Errc::kIo, "cannot create a pipe: {}", std::strerror(errno));
     std::fflush(nullptr);
     const pid_t pid = ::fork();
     if (pid < 0) {
@@ -163,7 +164,8 @@ Result<bool> run_with_kills(const Options& options, const std::filesystem::path&
         const Ending ending = killer.attend(process, life.stored_blocks);
         if (!ending.killed) {
             if (ending.exit_code == 0 || ending.exit_code == 1) return ending.exit_code == 0;
-            return error(Errc::kState, "the process of the array ended with {}", ending.exit_code);
+            return error(Errc::kState, "the process that runs the array ended with exit status {}",
+                         ending.exit_code);
         }
         life.stored_blocks = ending.stored_blocks;
         std::printf("   process %u was killed (SIGKILL) while %s: %u of %u blocks were acknowledged\n",

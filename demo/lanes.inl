@@ -55,7 +55,7 @@ struct GrepMemory {
         if (out.totals.found > kMatchesMax)
             return error(
                 Errc::kNoSpace,
-                "{} matches are more than the demo keeps ({}); look for something rarer with --pattern",
+                "the kernel found {} matches, more than the demo can keep ({}); choose a rarer --pattern",
                 out.totals.found, kMatchesMax);
         GN_ASSIGN(out.matches, download<std::uint64_t>(matches, out.totals.found));
         std::sort(out.matches.begin(), out.matches.end());
@@ -132,7 +132,7 @@ class LanesBase : public Lanes {
         std::uint32_t status = 0;
         GN_TRY(status_memory.download(0, &status, sizeof status));
         if (status != 0)
-            return error(Errc::kIo, "the read to be taken apart failed: {}",
+            return error(Errc::kIo, "the read that the demo dissects failed: {}",
                          nvme::status_name(static_cast<nvme::Status>(status)));
         ReadTrace trace;
         GN_TRY(memory.download(0, &trace, sizeof trace));

@@ -82,7 +82,7 @@ class FilePipeline {
             const std::uint64_t begin = simt::now_ns();
             const ssize_t got =
                 pread(file_, host_[i].data(), kBatchBytes + kPatternBytesMax, static_cast<off_t>(at));
-            if (got <= 0) return error(Errc::kIo, "pread at {} failed: {}", at, std::strerror(errno));
+            if (got <= 0) return error(Errc::kIo, "pread at offset {} failed: {}", at, std::strerror(errno));
             std::memset(host_[i].data() + got, 0,
                         kBatchBytes + nvme::kBlockBytes - static_cast<std::size_t>(got));
             GN_TRY(check(cudaMemcpyAsync(device_[i], host_[i].data(), kBatchBytes + nvme::kBlockBytes,
@@ -114,9 +114,8 @@ class GpuLanes final : public LanesBase {
 
     [[nodiscard]] std::string describe() const override {
         cudaDeviceProp properties{};
-        const char* name = cudaGetDeviceProperties(&properties, 0) == cudaSuccess
-                               ? properties.name
-                               : "a GPU that does not say its name";
+        const char* name = cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name
+                                                                                  : "a GPU of unknown name";
         return fmt::format("GPU lanes: {}, {} blocks of {} lanes, warps of 32", name, shape_.blocks,
                            shape_.threads);
     }

@@ -29,7 +29,7 @@ class Workspace {
     static Result<Workspace> make() {
         std::string name = (fs::temp_directory_path() / "gnstor-demo-XXXXXX").string();
         if (mkdtemp(name.data()) == nullptr)
-            return error(Errc::kIo, "cannot make a folder in {}; set TMPDIR to one that can be written",
+            return error(Errc::kIo, "cannot create a folder in {}; set TMPDIR to a folder that is writable",
                          fs::temp_directory_path().string());
         return Workspace(fs::path(name));
     }
@@ -51,29 +51,32 @@ Result<void> check_remote(const Options& options, const CLI::App& app) {
     if (!options.remote.wanted) {
         for (const char* option : {"--nodes", "--token-file", "--address"})
             if (app.count(option) > 0)
-                return error(Errc::kInvalidArgument, "{} is for an array of other processes (--remote)",
-                             option);
+                return error(Errc::kInvalidArgument,
+                             "{} applies only to an array of other processes; add --remote", option);
         return {};
     }
     for (const char* option : {"--corrupt", "--kill", "--strict", "--engine-threads"})
         if (app.count(option) > 0)
-            return error(Errc::kInvalidArgument,
-                         "{} is for an array in the demo's own process; leave it, or --remote, out", option);
+            return error(
+                Errc::kInvalidArgument,
+                "{0} applies only to an array in the demo's own process; leave out either {0} or --remote",
+                option);
     if (!options.remote.array.empty()) {
         for (const char* option : {"--ssds", "--nodes"})
             if (app.count(option) > 0)
                 return error(Errc::kInvalidArgument,
-                             "{} says what array the demo starts; {} runs already, and is taken as it is",
+                             "{} describes an array that the demo starts itself, but {} names an array that "
+                             "already runs; leave out one of them",
                              option, options.remote.array);
         return {};
     }
     if (app.count("--token-file") > 0)
         return error(Errc::kInvalidArgument,
-                     "--token-file goes with an array's address (--remote http://...)");
+                     "--token-file is used only with the address of an array (--remote http://HOST:PORT)");
     if (options.remote.nodes > options.ssds ||
         (options.remote.nodes != 0 && options.ssds % options.remote.nodes != 0))
-        return error(Errc::kInvalidArgument, "--ssds {} cannot be shared by --nodes {} alike", options.ssds,
-                     options.remote.nodes);
+        return error(Errc::kInvalidArgument, "--ssds {} cannot be divided equally among --nodes {}",
+                     options.ssds, options.remote.nodes);
     return {};
 }
 
@@ -84,7 +87,8 @@ Result<void> check(const Options& options) {
     if (options.ssds < kReplicas || options.ssds > placement::kMaxSlots)
         return error(Errc::kInvalidArgument, "--ssds takes {} to {}", kReplicas, placement::kMaxSlots);
     if (options.kill && options.corrupt)
-        return error(Errc::kInvalidArgument, "--kill and --corrupt are two demos; ask for one at a time");
+        return error(Errc::kInvalidArgument,
+                     "--kill and --corrupt cannot be combined; give only one of them");
     return {};
 }
 
@@ -119,35 +123,45 @@ Result<int> start_checked(const Options& options, const CLI::App& app) {
 
 int main(int argc, char** argv) {
     gnstor::demo::Options options;
-    CLI::App app{"Stores real files in an array on this machine and lets a kernel grep them.", "gnstor_demo"};
+    CLI::App app{
+        "Stores real files in an array on this machine, and searches them for a string with a GPU kernel.",
+        "gnstor_demo"};
     app.add_option("--lanes", options.lanes, "what runs the kernel: cpu or gpu")->capture_default_str();
-    app.add_option("--input", options.input, "a folder or a file")->capture_default_str();
-    app.add_option("--pattern", options.pattern, "what to look for (a fixed string)")->capture_default_str();
-    app.add_option("--max-bytes", options.max_bytes, "how much of the input at most")->capture_default_str();
+    app.add_option("--input", options.input, "folder or file to store")->capture_default_str();
+    app.add_option("--pattern", options.pattern,
+                   "string that the kernel searches for (not a regular expression)")
+        ->capture_default_str();
+    app.add_option("--max-bytes", options.max_bytes, "most bytes of the input that are stored")
+        ->capture_default_str();
     app.add_option("--ssds", options.ssds, "how many SSDs")->capture_default_str();
     app.add_option("--engine-threads", options.engine_threads,
-                   "threads for NIC and SSDs; 0: half of the cores")
+                   "threads that run the emulated NIC and SSDs; 0: half of the cores")
         ->capture_default_str();
-    app.add_option("--seed", options.seed, "of the order in which the kernel reads")->capture_default_str();
-    app.add_flag("--strict", options.strict, "the software NIC checks everything");
+    app.add_option("--seed", options.seed, "seed of the order in which the kernel reads blocks")
+        ->capture_default_str();
+    app.add_flag("--strict", options.strict,
+                 "let the software NIC check the order of every access to its queues");
     app.add_flag("--corrupt", options.corrupt,
-                 "flip one byte in a store: the demo must notice, and ends with 1");
+                 "flip one byte in the store of an SSD: the demo must detect it, and ends with status 1");
     app.add_flag("--kill", options.kill,
-                 "kill the process of the array again and again (SIGKILL), in the middle of its work: the "
-                 "answers must be the same");
+                 "repeatedly kill the process that runs the array (SIGKILL) during its work: the answers "
+                 "must be the same");
     CLI::Option* const remote =
         app.add_option("--remote", options.remote.array,
-                       "an array of other processes: unix:PATH or http://HOST:PORT of its gnstord; without "
-                       "either, one is started and taken down at the end")
+                       "use an array of other processes, named by unix:PATH or http://HOST:PORT of its "
+                       "gnstord; without an address, the demo starts such an array and stops it at the end")
             ->expected(0, 1)
             ->default_str("");
     app.add_option("--nodes", options.remote.nodes,
-                   "of an array that --remote starts: processes of SSDs; 0: gnstord has them")
+                   "number of node processes that serve the SSDs of an array that --remote starts; 0: "
+                   "gnstord serves the SSDs")
         ->check(CLI::Range(0, 16))
         ->capture_default_str();
     app.add_option("--token-file", options.remote.token_file,
-                   "with --remote http://...: gnstord's token; default: what GNSTOR_TOKEN_FILE names");
-    app.add_option("--address", options.remote.address, "with --remote: own IP address on the udp wire");
+                   "file with gnstord's access token, for --remote http://...; default: the file that "
+                   "GNSTOR_TOKEN_FILE names");
+    app.add_option("--address", options.remote.address,
+                   "this machine's IP address on the udp wire, for --remote");
     app.footer(
         "Examples:\n"
         "  gnstor_demo --input /usr/include --pattern sizeof\n"

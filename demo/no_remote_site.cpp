@@ -5,8 +5,8 @@ namespace gnstor::demo {
 
 Result<std::unique_ptr<Site>> make_remote_site(const Options&) {
     return error(Errc::kUnsupported,
-                 "this build has no way to an array of other processes (--remote): it was made without "
-                 "gnstord, which needs cpp-httplib and SQLite (GN_DAEMON=ON)");
+                 "this build cannot use an array of other processes (--remote): it was built without "
+                 "gnstord; install cpp-httplib and SQLite and build with GN_DAEMON=ON");
 }
 
 }  // namespace gnstor::demo

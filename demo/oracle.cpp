@@ -17,13 +17,14 @@ Result<std::vector<std::uint64_t>> grep_offsets(const std::filesystem::path& fil
     GN_ASSIGN(const ProcessOutput grep,
               run_process({"grep", "-obUaF", "-e", pattern, "--", file.string()}, 120'000));
     if (grep.exit_code > 1)
-        return error(Errc::kIo, "grep ended with {} on {}", grep.exit_code, file.string());
+        return error(Errc::kIo, "grep ended with exit status {} on {}", grep.exit_code, file.string());
     std::vector<std::uint64_t> offsets;
     const char* at = grep.out.c_str();
     while (*at != '\0') {
         char* end = nullptr;
         offsets.push_back(std::strtoull(at, &end, 10));
-        if (end == at || *end != ':') return error(Errc::kCorrupt, "grep printed a line without an offset");
+        if (end == at || *end != ':')
+            return error(Errc::kCorrupt, "grep printed a line that does not begin with a byte offset");
         at = end + 1 + pattern.size();
         if (*at == '\n') ++at;
     }

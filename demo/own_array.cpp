@@ -34,12 +34,11 @@ Result<fs::path> find_gnstor() {
     const fs::path self = fs::read_symlink("/proc/self/exe", failed).parent_path();
     for (const fs::path& place : {self / "gnstor", self / ".." / "bin" / "gnstor"})
         if (!failed && ::access(place.c_str(), X_OK) == 0) return place;
-    return error(
-        Errc::kNotFound,
-        "--remote starts an array with the command gnstor, which is neither beside the demo nor where "
-        "a build puts it ({}); build the targets gnstor and gnstord, set GNSTOR, or name an array "
-        "that runs (--remote unix:PATH)",
-        self.string());
+    return error(Errc::kNotFound,
+                 "--remote starts an array with the command gnstor, which was found neither next to the demo "
+                 "nor in the build folder ({}); build the targets gnstor and gnstord, set GNSTOR to the "
+                 "command's path, or name an array that already runs (--remote unix:PATH)",
+                 self.string());
 }
 
 sigset_t ending_signals() {
@@ -114,7 +113,9 @@ class OwnArray {
         GN_TRY(run(std::move(words), kUpMs, "the array could not be started"));
         std::ifstream(folder_ / "gnstord.pid") >> gnstord_;
         if (gnstord_ > 0) return {};
-        return error(Errc::kState, "gnstord left no process id in {}", folder_.string());
+        return error(Errc::kState,
+                     "there is no file with gnstord's process id in {}, although the array was started",
+                     folder_.string());
     }
     Result<void> down() {
         down_ = true;
@@ -140,8 +141,8 @@ class OwnArray {
             say(done.out);
             return {};
         }
-        return error(Errc::kIo, "{}: '{}' ended with {}", failed, fmt::format("gnstor {}", words[1]),
-                     done.exit_code);
+        return error(Errc::kIo, "{}: '{}' ended with exit status {}", failed,
+                     fmt::format("gnstor {}", words[1]), done.exit_code);
     }
 
     const fs::path gnstor_, folder_;

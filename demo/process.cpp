@@ -50,7 +50,7 @@ Result<ProcessOutput> run_process(const std::vector<std::string>& arguments, std
                                   Shield shield) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
-        return error(Errc::kIo, "no pipe for {}: {}", arguments[0], std::strerror(errno));
+        return error(Errc::kIo, "cannot create a pipe for {}: {}", arguments[0], std::strerror(errno));
     std::vector<std::string> copies = arguments;
     std::vector<char*> argv;
     for (std::string& a : copies) argv.push_back(a.data());

@@ -66,17 +66,17 @@ class RemoteSite final : public Site {
     [[nodiscard]] bool alone() const override { return remote_.own(); }
     Result<bool> suspend_daemon(std::string& why_not) override {
         if (!remote_.own()) {
-            why_not = "it is not the demo's to stop";
+            why_not = "the demo does not stop an array that it has not started";
             return false;
         }
         const auto serving = array_->serving_processes();
         if (std::any_of(serving.begin(), serving.end(),
                         [&](const ServingProcess& each) { return each.pid == remote_.gnstord; })) {
-            why_not = "the SSDs are in its process";
+            why_not = "gnstord's process also serves the SSDs";
             return false;
         }
         if (::kill(remote_.gnstord, 0) != 0)
-            return error(Errc::kState, "gnstord (process {}) cannot be stopped: {}", remote_.gnstord,
+            return error(Errc::kState, "gnstord (process {}) cannot be suspended: {}", remote_.gnstord,
                          std::strerror(errno));
         halted_ = std::make_unique<Halted>(remote_.gnstord);
         return true;

@@ -72,7 +72,8 @@ class EmbeddedSite final : public Site {
 }  // namespace
 
 Result<std::string> Site::flip_one_byte(std::uint32_t, nvme::VolumeId, nvme::BlockAddress) {
-    return error(Errc::kUnsupported, "the stores of this array are not the demo's to damage");
+    return error(Errc::kUnsupported,
+                 "the demo does not damage the stores of an array that it has not started");
 }
 
 std::uint64_t capacity_for(const Archive& archive, std::uint32_t ssds) {

@@ -82,7 +82,8 @@ void Bed::leave(const client::Client& client, std::unique_ptr<client::Volume>& v
     volume.reset();
     if (!served_) return;
     if (auto gone = array().control().delete_volume(client.identity().id, name); !gone.ok())
-        log_warn("the volume '{}' stays in the array: {}", name, gone.error().message);
+        log_warn("the benchmark's volume '{}' could not be deleted and remains in the array: {}", name,
+                 gone.error().message);
 }
 
 std::vector<EmbeddedSsd> Bed::ssds() const {

@@ -96,7 +96,8 @@ Result<void> CentralEngine::create_pool(client::ControlPlane& control, rdma::Nic
         for (std::uint32_t r = 0; r < options_.replicas; ++r) {
             chunk[r] = extents_->take((c + r) % map.slot_count, Extents::kOrders - 1);
             if (chunk[r] == Extents::kNone)
-                return error(Errc::kNoSpace, "the array engine's pool has no room for its log on SSD {}",
+                return error(Errc::kNoSpace,
+                             "the buffer pool of the central array engine has no room for its log on SSD {}",
                              (c + r) % map.slot_count);
         }
         for (std::uint32_t b = 0; b < Extents::kChunkBlocks; ++b)

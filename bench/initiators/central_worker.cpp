@@ -41,7 +41,8 @@ CentralEngine::Worker::~Worker() {
     queues_.reset();
     if (!registered_) return;
     if (auto done = nic_->deregister_memory(log_keys_); !done.ok()) {
-        log_error("the log of an array engine stays registered: {}", done.error().message);
+        log_error("the log memory of a central array engine could not be deregistered: {}",
+                  done.error().message);
         (void)log_blocks_.release();  // somebody may still read it
     }
 }
@@ -78,7 +79,8 @@ void CentralEngine::Worker::run() {
         if (ends && stop_.load(std::memory_order_relaxed)) break;
         simt::pause(backoff);
     }
-    if (under_way_ != 0) log_error("an array engine ends with {} requests unanswered", under_way_);
+    if (under_way_ != 0)
+        log_error("a central array engine ends while {} requests are still unanswered", under_way_);
     times_.cpu_seconds = thread_cpu_seconds() - before;
     timer_.add_to(times_.work);
 }
@@ -238,7 +240,8 @@ bool CentralEngine::Worker::take_answers() {
         if ((answers[i].tag & kLogTag) != 0) {
             LogSlot& slot = log_slots_[answers[i].tag & ~kLogTag];
             if (!nvme::ok(answers[i].status))
-                log_error("the array engine's log was not written: {}", nvme::status_name(answers[i].status));
+                log_error("the central array engine could not write its log: {}",
+                          nvme::status_name(answers[i].status));
             // A log that cannot be written answers nothing more: the streams give up and say so.
             if (nvme::ok(answers[i].status) && --slot.left == 0) shared_.log.written(slot.number);
             continue;
@@ -372,7 +375,8 @@ void CentralEngine::Worker::answer(std::uint32_t op, nvme::Status status) {
     Op& o = ops_[op];
     const Answer a{o.from.request.tag, status};
     // There is room: a client has no more under way than its ring of requests holds.
-    if (!o.rings->answers->try_push(a)) log_error("an answer of the array engine found no room");
+    if (!o.rings->answers->try_push(a))
+        log_error("the central array engine lost an answer: the client's answer ring is full");
     free_ops_.push_back(op);
     --under_way_;
 }

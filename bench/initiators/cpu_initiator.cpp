@@ -78,11 +78,12 @@ class CpuInitiator final : public Initiator {
     }
 
     [[nodiscard]] std::string describe() const override {
-        return fmt::format(
-            "{}: {} CPU thread{} initiate{}, {} in flight a client, {}{}", path_name(options_.path), threads_,
-            threads_ == 1 ? "" : "s", threads_ == 1 ? "s" : "", options_.depth,
-            copies() ? "data copied between host memory and the lanes'" : "data lands where lanes read it",
-            factory_->describe());
+        return fmt::format("{}: {} CPU thread{} initiate{} requests, {} in flight per client, {}{}",
+                           path_name(options_.path), threads_, threads_ == 1 ? "" : "s",
+                           threads_ == 1 ? "s" : "", options_.depth,
+                           copies() ? "data is copied between host memory and the lanes' memory"
+                                    : "data is transferred directly to and from the lanes' memory",
+                           factory_->describe());
     }
     [[nodiscard]] std::uint32_t streams() const override {
         return static_cast<std::uint32_t>(places_.size());
@@ -91,7 +92,9 @@ class CpuInitiator final : public Initiator {
 
     Result<Outcome> run(const Load& load) override {
         if (load.depth > options_.depth || load.bytes > stride_)
-            return error(Errc::kInvalidArgument, "a run of {} in flight and {} bytes, but room for {} and {}",
+            return error(Errc::kInvalidArgument,
+                         "the run asks for {} requests in flight of {} bytes, but the initiator was opened "
+                         "for at most {} of {} bytes",
                          load.depth, load.bytes, options_.depth, stride_);
         Plan plan{};
         plan.verify = load.verify;

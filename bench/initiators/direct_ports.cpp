@@ -35,7 +35,7 @@ class DirectPorts final : public PortFactory {
     [[nodiscard]] nvme::VolumeId volume(std::uint32_t client) const override {
         return clients_[client]->record().geometry.volume;
     }
-    [[nodiscard]] std::string describe() const override { return ", a bell a batch"; }
+    [[nodiscard]] std::string describe() const override { return ", one doorbell per batch"; }
 
   private:
     const std::uint32_t entries_;

@@ -26,18 +26,20 @@ Result<void> check(const InitiatorOptions& o, const LoadLanes& lanes, std::uint3
     GN_TRY(within("--replicas", o.replicas, 1, std::min(ssds, placement::kMaxReplicas)));
     if (o.lanes == simt::LanesKind::kCpu && o.clients * o.warps > 256)
         return error(Errc::kInvalidArgument,
-                     "--clients times --warps is at most 256 on CPU lanes (a thread each), not {}",
+                     "--clients times --warps is at most 256 on CPU lanes (each warp is a thread), not {}",
                      o.clients * o.warps);
     if (by_lanes && warps_for(lanes, o.warps, o.depth) == 0)
         return error(Errc::kInvalidArgument,
-                     "--depth {} cannot be shared by up to {} warps: each takes 1 to 32 or a multiple of 32",
+                     "--depth {} cannot be divided among up to {} warps: each warp takes 1 to 32 requests, "
+                     "or a multiple of 32",
                      o.depth, o.warps);
     if (by_lanes && o.channels > o.warps)
-        return error(Errc::kInvalidArgument, "--channels takes at most as many as --warps ({}), not {}",
+        return error(Errc::kInvalidArgument, "--channels takes at most the value of --warps ({}), not {}",
                      o.warps, o.channels);
     if (o.volume_bytes < (1u << 20) || o.volume_bytes % 65536 != 0 || o.volume_bytes > (1ull << 40))
         return error(Errc::kInvalidArgument,
-                     "a client's volume has 1 MiB to 1 TiB in multiples of 64 KiB, not {} bytes",
+                     "the volume of each client (--working-set divided by --clients) takes 1 MiB to 1 TiB in "
+                     "multiples of 64 KiB, not {} bytes",
                      o.volume_bytes);
     return {};
 }
@@ -70,7 +72,7 @@ Result<PathKind> parse_path(std::string_view word) {
         if (word == path_name(path)) return path;
         names += (names.empty() ? "" : ", ") + std::string(path_name(path));
     }
-    return error(Errc::kInvalidArgument, "there is no path '{}'; there are {}", word, names);
+    return error(Errc::kInvalidArgument, "--path does not know '{}'; it takes {}", word, names);
 }
 
 Result<std::unique_ptr<Initiator>> make_initiator(Bed& bed, const InitiatorOptions& given) {

@@ -38,11 +38,11 @@ class LaneInitiator final : public Initiator {
 
     [[nodiscard]] std::string describe() const override {
         return fmt::format(
-            "{}: {} warps of {} lanes initiate, {} in flight a client, {} channel{} a client{}",
+            "{}: {} warps of {} lanes initiate requests, {} in flight per client, {} channel{} per client{}",
             path_name(options_.path), streams(), simt::lanes_name(options_.lanes), options_.depth,
             options_.channels, options_.channels == 1 ? "" : "s",
-            discipline_ == Discipline::kPortedLocks    ? ", a lock a channel"
-            : discipline_ == Discipline::kCoordinating ? ", map and log by the clients"
+            discipline_ == Discipline::kPortedLocks    ? ", one lock per channel"
+            : discipline_ == Discipline::kCoordinating ? ", clients keep the block map and the log themselves"
                                                        : "");
     }
     [[nodiscard]] std::uint32_t streams() const override { return options_.clients * warps_; }
@@ -52,7 +52,9 @@ class LaneInitiator final : public Initiator {
 
     Result<Outcome> run(const Load& load) override {
         if (load.depth > options_.depth || load.bytes > options_.bytes_max)
-            return error(Errc::kInvalidArgument, "a run of {} in flight and {} bytes, but room for {} and {}",
+            return error(Errc::kInvalidArgument,
+                         "the run asks for {} requests in flight of {} bytes, but the initiator was opened "
+                         "for at most {} of {} bytes",
                          load.depth, load.bytes, options_.depth, options_.bytes_max);
         std::vector<ClientRefs> refs;
         for (const Opened& o : clients_) {

@@ -81,7 +81,7 @@ class GpuLoadLanes final : public LoadLanesBase {
     [[nodiscard]] std::string gpu_name() const override {
         cudaDeviceProp properties{};
         return cudaGetDeviceProperties(&properties, 0) == cudaSuccess ? properties.name
-                                                                      : "a GPU that does not say its name";
+                                                                      : "a GPU of unknown name";
     }
     [[nodiscard]] std::uint32_t depth_max() const override { return simt::kWarpLanes * 4; }
     /// One warp takes some 2 us to read 4 KiB over PCIe: eight keep up with a CPU thread.

@@ -4,10 +4,9 @@
 namespace gnstor::bench {
 
 Result<std::unique_ptr<ServedArray>> open_served_array(const ServedArrayOptions&) {
-    return error(
-        Errc::kUnsupported,
-        "this build has no way to an array of other processes (--array): it was made without gnstord, "
-        "which needs cpp-httplib and SQLite (GN_DAEMON=ON)");
+    return error(Errc::kUnsupported,
+                 "this build cannot use an array that other processes serve (--array): it was built without "
+                 "gnstord; install cpp-httplib and SQLite and build with GN_DAEMON=ON");
 }
 
 }  // namespace gnstor::bench

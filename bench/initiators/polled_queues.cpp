@@ -58,7 +58,7 @@ HostClient::~HostClient() {
     if (!open_) return;
     const nvme::VolumeRecord& r = opened_.record;
     if (auto done = control_.release_volume(identity_.id, r.geometry.volume, r.epoch, ~0ull); !done.ok())
-        log_warn("volume {} was not released: {}", r.name, done.error().message);
+        log_warn("volume {} could not be released: {}", r.name, done.error().message);
 }
 
 // ---- PolledQueues
@@ -120,7 +120,7 @@ Result<std::unique_ptr<PolledQueues>> PolledQueues::open(HostClient& client, std
                                                          rdma::MemoryKeys buffer_keys) {
     if (!std::has_single_bit(entries) || entries < 8 || entries > 1024)
         return error(Errc::kInvalidArgument,
-                     "polled queues hold a power of two from 8 to 1024 commands, not {}", entries);
+                     "a polled queue takes a power of two from 8 to 1024 commands, not {}", entries);
     std::unique_ptr<PolledQueues> q(new PolledQueues(client, entries, buffer_keys));
     GN_TRY(q->create());
     for (std::uint32_t ssd = 0; ssd < q->queues_.size(); ++ssd) GN_TRY(q->connect(ssd));
@@ -198,12 +198,14 @@ Result<void> PolledQueues::connect(std::uint32_t ssd) {
     const auto deadline = simt::Deadline::in_ns(std::uint64_t{kConnectTimeoutMs} * 1'000'000);
     for (std::uint32_t backoff = 0; arrived_.empty() && !broken_;) {
         if (deadline.passed())
-            return error(Errc::kTimedOut, "an I/O queue to SSD {} was not connected within {} ms", ssd,
+            return error(Errc::kTimedOut, "the I/O queue to SSD {} was not connected within {} ms", ssd,
                          kConnectTimeoutMs);
         collect();
         simt::pause(backoff);
     }
-    if (broken_) return error(Errc::kIo, "the queue pair to SSD {} broke while it was connected", ssd);
+    if (broken_)
+        return error(Errc::kIo, "the queue pair to SSD {} failed while its I/O queue was being connected",
+                     ssd);
     const nvme::Completion answer = arrived_.front();
     arrived_.clear();
     return connect.check(answer);

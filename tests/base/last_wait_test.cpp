@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kShort{5};
 
-TEST(LastWait, EndsWithWhatItWaitsFor) {
+TEST(LastWait, ReturnsOnceItsConditionHolds) {
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
@@ -27,7 +27,7 @@ TEST(LastWait, EndsWithWhatItWaitsFor) {
     other.join();
 }
 
-TEST(LastWait, ComplainsAndGoesOnWaiting) {
+TEST(LastWait, WarnsAndContinuesToWait) {
     std::mutex mutex;
     std::condition_variable changed;
     std::unique_lock lock(mutex);
@@ -38,7 +38,7 @@ TEST(LastWait, ComplainsAndGoesOnWaiting) {
     EXPECT_EQ(asked, 10u);
 }
 
-TEST(LastWaitDeathTest, EndsTheProcessWithTheNameOfWhoDoesNotAnswer) {
+TEST(LastWaitDeathTest, EndsTheProcessAndNamesTheThreadThatDoesNotAnswer) {
     const auto for_ever = [] {
         std::mutex mutex;
         std::condition_variable changed;

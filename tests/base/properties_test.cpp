@@ -34,7 +34,7 @@ TEST(Crc32cProperty, OneFlippedBitIsAlwaysSeen) {
     }));
 }
 
-TEST(UnitsProperty, WhatIsPrintedExactlyReadsBackTheSame) {
+TEST(UnitsProperty, ExactlyPrintedValuesAreParsedBackUnchanged) {
     EXPECT_TRUE(rc::check([] {
         const auto factor = *rc::gen::inRange<std::uint64_t>(0, 1024);
         const auto power = *rc::gen::inRange<unsigned>(0, 6);

@@ -61,7 +61,7 @@ class CountingPoller : public Poller {
     std::condition_variable reached_;
 };
 
-TEST(Reactor, RefusesNamesAndSleepsThatMakeNoSense) {
+TEST(Reactor, RefusesInvalidNamesAndSleepTimes) {
     EXPECT_FALSE(Reactor::start("").ok());
     EXPECT_FALSE(Reactor::start("a-name-of-16-chr").ok());
     EXPECT_FALSE(Reactor::start("r", {.spin_us = 1, .sleep_min_us = 0, .sleep_max_us = 1}).ok());
@@ -150,7 +150,7 @@ TEST(Reactor, AWakeIsNeverLost) {
     test::count("base_reactor_wakes", 2000);
 }
 
-TEST(Reactor, SeesWorkThatCannotWakeIt) {
+TEST(Reactor, FindsWorkOfPollersThatCannotWakeItByPolling) {
     const auto reactor = started("gn-test", {.spin_us = 5, .sleep_min_us = 50, .sleep_max_us = 500});
     EchoPoller echo;
     reactor->add(echo);
@@ -291,7 +291,7 @@ constexpr ReactorOptions kLongSleeps{.spin_us = 0,
                                      .deep_after_us = 0,
                                      .sleep_deep_us = 0};
 
-TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
+TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrWakeIsCalled) {
     const auto reactor = started("gn-test", kLongSleeps);
     PipePoller pipe;
     reactor->add(pipe);
@@ -305,7 +305,7 @@ TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
         reactor->wake();
     }
     EXPECT_LT(wall_ns() - began, kRounds * 250'000'000ull)
-        << "packets waited for sleeps to end by themselves";
+        << "packets did not wake the reactor, which slept until its sleep time was over";
     reactor->unwatch(pipe.fd());
     // Back on the futex: nothing but the end of the sleep, or a wake(), brings the poller to look.
     reactor->run([] {});
@@ -319,7 +319,7 @@ TEST(Reactor, ASleepEndsWhenAWatchedDescriptorIsReadableOrSomebodyWakes) {
     reactor->remove(other);
 }
 
-TEST(Reactor, SleepsAllTheSameWhileItWatches) {
+TEST(Reactor, AlsoSleepsWhileItWatchesDescriptors) {
     const auto reactor = started("gn-test", kLongSleeps);
     PipePoller pipe;
     CountingPoller idle;
@@ -329,7 +329,7 @@ TEST(Reactor, SleepsAllTheSameWhileItWatches) {
     const std::uint64_t began = wall_ns(), polls = idle.polls();
     idle.await_more(2);
     const std::uint64_t rounds = idle.polls() - polls;
-    EXPECT_LT(rounds, 3 + 10 * (wall_ns() - began) / 1'000'000'000u) << "it spins";
+    EXPECT_LT(rounds, 3 + 10 * (wall_ns() - began) / 1'000'000'000u) << "the reactor polls without sleeping";
     reactor->remove(idle);
     reactor->unwatch(pipe.fd());
 }

@@ -11,16 +11,16 @@ TEST(Say, WritesTheFormattedText) {
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "1 of two\n");
 }
 
-TEST(Say, AStreamThatTakesNothingDoesNotEndTheProgramAndHasNoError) {
+TEST(Say, AClosedStreamNeitherEndsTheProgramNorSetsItsErrorFlag) {
     std::FILE* const full = std::fopen("/dev/full", "w");
     ASSERT_NE(full, nullptr);
     say(full, "{}\n", "lost");
     EXPECT_EQ(std::ferror(full), 0);
-    EXPECT_EQ(std::fflush(full), 0) << "nothing of it is left to be written";
+    EXPECT_EQ(std::fflush(full), 0) << "the stream still holds unwritten text";
     std::fclose(full);
 }
 
-TEST(Say, AnErrorOfWhatWasWrittenBeforeStays) {
+TEST(Say, AnErrorFlagOfEarlierWritesIsKept) {
     std::FILE* const full = std::fopen("/dev/full", "w");
     ASSERT_NE(full, nullptr);
     std::fputs("wanted", full);

@@ -5,13 +5,13 @@
 namespace gnstor {
 namespace {
 
-TEST(ShellWord, StaysAsItIsWhereNoSignOfItMeansAnythingToAShell) {
+TEST(ShellWord, IsNotQuotedIfAShellGivesNoCharacterASpecialMeaning) {
     for (const char* word :
          {"a", "/var/lib/gnstor/ssd-0.store", "node_1@host:4791", "--ssds=4", "1,2", "+5%"})
         EXPECT_EQ(shell_word(word), word);
 }
 
-TEST(ShellWord, IsQuotedWhereAShellWouldTakeItForSomethingElse) {
+TEST(ShellWord, IsQuotedIfAShellWouldInterpretACharacter) {
     EXPECT_EQ(shell_word(""), "''");
     EXPECT_EQ(shell_word("my disk/store"), "'my disk/store'");
     EXPECT_EQ(shell_word("~/array"), "'~/array'");

@@ -49,10 +49,10 @@ TEST(Steps, AFailureUndoesWhatWasDoneInReverseAndNamesItsStep) {
     ASSERT_FALSE(built.ok());
     EXPECT_EQ(built.error().code, Errc::kNoSpace);
     EXPECT_EQ(built.error().message, "building, step \"roof\": no tiles are left");
-    EXPECT_EQ(house.did, "dig wall fill") << "the step that failed is not undone, and none behind it was run";
+    EXPECT_EQ(house.did, "dig wall fill") << "the failed step must not be undone, and no later step may run";
 }
 
-TEST(Steps, EveryStepRunsWhereAllOfThemMust) {
+TEST(Steps, RunEveryStepContinuesAfterAFailedStep) {
     House house;
     house.roof_fails = true;
     std::string failed;

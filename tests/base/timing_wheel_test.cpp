@@ -76,7 +76,7 @@ std::uint64_t run_against_oracle(std::uint64_t seed, std::uint32_t rounds, std::
     return operations;
 }
 
-TEST(TimingWheel, GivesWhatAPriorityQueueGivesInItsOrder) {
+TEST(TimingWheel, ReturnsTheSameEntriesInTheSameOrderAsAPriorityQueue) {
     const std::uint64_t first = seed_or(1);
     std::uint64_t operations = 0;
     for (std::uint64_t seed = first; seed < first + 60 && !HasFailure(); ++seed)
@@ -84,7 +84,7 @@ TEST(TimingWheel, GivesWhatAPriorityQueueGivesInItsOrder) {
     std::printf("GN_COUNT wheel_operations=%llu\n", static_cast<unsigned long long>(operations));
 }
 
-TEST(TimingWheel, HoldsAMillionEntriesAndGivesThemInOrder) {
+TEST(TimingWheel, HoldsAMillionEntriesAndReturnsThemInOrder) {
     constexpr std::uint32_t kEntries = 1'000'000;
     SplitMix64 random(seed_or(7));
     TimingWheel<std::uint64_t> wheel;
@@ -106,7 +106,7 @@ TEST(TimingWheel, HoldsAMillionEntriesAndGivesThemInOrder) {
     std::printf("GN_COUNT wheel_held=%u\n", kEntries);
 }
 
-TEST(TimingWheel, GivesNothingBeforeItsNanosecond) {
+TEST(TimingWheel, ReturnsNoEntryBeforeItsTime) {
     for (const std::uint64_t delay : {1ull, 255ull, 256ull, 65'535ull, 65'536ull, 1ull << 24,
                                       (1ull << 32) - 1, 1ull << 32, (1ull << 40) + 3}) {
         TimingWheel<int> wheel;
@@ -121,7 +121,7 @@ TEST(TimingWheel, GivesNothingBeforeItsNanosecond) {
     }
 }
 
-TEST(TimingWheel, WhatIsTakenOutIsNotGivenAndTheRestKeepsItsOrder) {
+TEST(TimingWheel, ARemovedEntryIsNotReturnedAndTheOthersKeepTheirOrder) {
     const std::uint64_t seed = seed_or(11);
     SplitMix64 random(seed);
     TimingWheel<std::uint64_t> wheel;
@@ -147,7 +147,7 @@ TEST(TimingWheel, WhatIsTakenOutIsNotGivenAndTheRestKeepsItsOrder) {
     EXPECT_EQ(given, stays.size());
 }
 
-TEST(TimingWheel, SlotsThatWereTakenEmptyAreSkipped) {
+TEST(TimingWheel, SlotsEmptiedByRemovalAreSkipped) {
     TimingWheel<std::uint64_t> wheel;
     std::vector<std::uint64_t> stay;
     // On every level, one entry a slot; every second one goes.
@@ -165,7 +165,7 @@ TEST(TimingWheel, SlotsThatWereTakenEmptyAreSkipped) {
     EXPECT_TRUE(wheel.empty());
 }
 
-TEST(TimingWheel, TakesNewEntriesWhileItGivesOldOnes) {
+TEST(TimingWheel, AcceptsNewEntriesWhileItReturnsDueOnes) {
     TimingWheel<int> wheel;
     wheel.add(10, 20, 0);
     int value = -1, given = 0;

@@ -50,7 +50,7 @@ TEST(BlockTable, WritersAreAloneAndReadersSeeWholeSwitches) {
         EXPECT_TRUE(table.try_lock(volume, 0, kBlocks, true));
 }
 
-TEST(BlockTable, ALockThatIsNotHadInFullIsNotHadAtAll) {
+TEST(BlockTable, ALockOfSeveralBlocksIsTakenAsAWholeOrNotAtAll) {
     BlockTable table(1, 16, 1);
     ASSERT_TRUE(table.try_lock(0, 5, 1, false));
     EXPECT_FALSE(table.try_lock(0, 0, 16, true));
@@ -64,7 +64,7 @@ TEST(BlockTable, ALockThatIsNotHadInFullIsNotHadAtAll) {
     EXPECT_TRUE(table.contains(0, 15, 1));
 }
 
-TEST(Extents, RunsNeverOverlapAndNoneIsLost) {
+TEST(Extents, AllocatedRunsNeverOverlapAndNoneIsLost) {
     constexpr std::uint32_t kChunks = 64, kSsds = 3, kRounds = 5'000;
     std::vector<std::uint8_t> ssd_of_chunk(kChunks);
     for (std::uint32_t c = 0; c < kChunks; ++c) ssd_of_chunk[c] = static_cast<std::uint8_t>(mix64(c) % kSsds);
@@ -110,7 +110,7 @@ TEST(Extents, RunsNeverOverlapAndNoneIsLost) {
     std::printf("GN_COUNT central_runs=%llu\n", static_cast<unsigned long long>(taken.load()));
 }
 
-TEST(ExtentStock, RunsOfThreadsWithStocksNeverOverlapAndAStockKeepsFew) {
+TEST(ExtentStock, RunsOfThreadsWithStocksNeverOverlapAndAStockKeepsFewBlocks) {
     constexpr std::uint32_t kChunks = 256, kSsds = 3, kRounds = 5'000;
     std::vector<std::uint8_t> ssd_of_chunk(kChunks);
     for (std::uint32_t c = 0; c < kChunks; ++c) ssd_of_chunk[c] = static_cast<std::uint8_t>(c % kSsds);
@@ -149,7 +149,7 @@ TEST(ExtentStock, RunsOfThreadsWithStocksNeverOverlapAndAStockKeepsFew) {
     EXPECT_GE(extents.free_blocks() + kept, std::uint64_t{kChunks} * Extents::kChunkBlocks);
 }
 
-TEST(ChangeLog, WhatIsDurableHasNoHolesInWhateverOrderBlocksAreWritten) {
+TEST(ChangeLog, DurableRecordsHaveNoHolesInWhateverOrderLogBlocksAreWritten) {
     constexpr std::uint32_t kRecordsEach = 5'000;
     ChangeLog log(4);
     std::mutex mutex;
@@ -211,7 +211,7 @@ TEST(ChangeLog, WhatIsDurableHasNoHolesInWhateverOrderBlocksAreWritten) {
     std::printf("GN_COUNT central_records=%zu\n", all.size());
 }
 
-TEST(ChangeLog, WaitsForBlocksUnderWayAndTakesWhatCameMeanwhileAtOnce) {
+TEST(ChangeLog, WaitsForLogBlocksInFlightAndThenTakesAllNewRecordsAtOnce) {
     ChangeLog log(1);
     LogBlock block{};
     EXPECT_FALSE(log.seal(block));
@@ -231,7 +231,7 @@ TEST(ChangeLog, WaitsForBlocksUnderWayAndTakesWhatCameMeanwhileAtOnce) {
     EXPECT_EQ(log.append({}), 0u);  // full until the next seal
 }
 
-TEST(ChangeLog, TakesAsManyOfABatchAsTheOpenBlockHasRoomForAndSaysWhenASealIsWorthTrying) {
+TEST(ChangeLog, TakesAsManyRecordsAsTheOpenBlockHasRoomForAndReportsWhenToSealIt) {
     ChangeLog log(1);
     EXPECT_FALSE(log.might_seal());
     const std::vector<LogRecord> batch(LogBlock::kRecords - 3);

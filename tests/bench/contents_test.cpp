@@ -22,7 +22,7 @@ class ContentsTest : public testing::Test {
     Memory memory_{};
 };
 
-TEST_F(ContentsTest, WhatWasFilledMatches) {
+TEST_F(ContentsTest, FilledContentsMatch) {
     for (const std::uint64_t offset : {0ull, 512ull, 4096ull, 4096ull * 1000 + 3584, (1ull << 44) - kBytes}) {
         fill(self_, contents_, offset, kBytes, memory_.bytes);
         EXPECT_TRUE(matches(self_, contents_, offset, kBytes, memory_.bytes)) << offset;
@@ -51,7 +51,7 @@ TEST_F(ContentsTest, AnotherBlockVolumeOrGenerationDoesNotMatch) {
     EXPECT_FALSE(matches(self_, Contents{8, 3}, 8192, 512, memory_.bytes));
 }
 
-TEST_F(ContentsTest, PartsFilledApartAreTheWhole) {
+TEST_F(ContentsTest, PartsFilledSeparatelyEqualTheWhole) {
     for (std::uint32_t at = 0; at < kBytes; at += 512)
         fill(self_, contents_, 4096 + at, 512, memory_.bytes + at);
     EXPECT_TRUE(matches(self_, contents_, 4096, kBytes, memory_.bytes));

@@ -31,7 +31,7 @@ class Meter : public testing::Test {
     }};
 };
 
-TEST_F(Meter, WhatIsUsedOutsideOfTheTwoMomentsIsNobodys) {
+TEST_F(Meter, CpuTimeOutsideTheMeasuredPeriodIsNotCounted) {
     use_the_cpu(kWork);
     threads_[0].cpu_time_ns += 5'000'000'000;
     meter_.begin();
@@ -47,7 +47,7 @@ TEST_F(Meter, WhatIsUsedOutsideOfTheTwoMomentsIsNobodys) {
     EXPECT_EQ(meter_.hardware_after()[1].cpu_time_ns, 3'000'000'000u);
 }
 
-TEST_F(Meter, WhatHardwareTookIsTakenOffAndADifferenceBelowZeroStays) {
+TEST_F(Meter, HardwareThreadsAreSubtractedAndANegativeDifferenceIsKept) {
     meter_.begin();
     threads_[0].cpu_time_ns += 1'000'000'000;
     threads_[1].cpu_time_ns += 2'000'000'000;
@@ -55,7 +55,7 @@ TEST_F(Meter, WhatHardwareTookIsTakenOffAndADifferenceBelowZeroStays) {
     EXPECT_NEAR(meter_.initiator_seconds(), -3, 0.5);
 }
 
-TEST_F(Meter, AThreadThatComesMeanwhileIsHardwareToo) {
+TEST_F(Meter, AHardwareThreadStartedDuringTheMeasurementIsSubtractedToo) {
     meter_.begin();
     threads_.push_back({"gn-pages", 2'000'000'000, 0});
     meter_.end();

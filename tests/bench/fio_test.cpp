@@ -23,7 +23,7 @@ constexpr char kOutput[] = R"(note: both iodepth >= 1 and synchronous I/O engine
   ]
 })";
 
-TEST(Fio, WhatItMeasuredIsTakenOver) {
+TEST(Fio, ItsMeasurementsAreReadFromItsOutput) {
     const Result<Repeat> r = fio_repeat(kOutput, false);
     ASSERT_TRUE(r.ok()) << r.error().message;
     EXPECT_DOUBLE_EQ(r->seconds, 2);
@@ -37,14 +37,14 @@ TEST(Fio, WhatItMeasuredIsTakenOver) {
     EXPECT_DOUBLE_EQ(r->lane_cpu_seconds, 2) << "half of 4 s that two threads ran, in user space and kernel";
 }
 
-TEST(Fio, WhatIsNoResultIsRefused) {
+TEST(Fio, OutputWithoutAResultIsRefused) {
     for (const std::string output :
          {"", "fio: not found", "{", "[]", "{}", R"({"jobs": []})", R"({"jobs": 7})", R"({"jobs": [7]})",
           R"({"jobs": [{"error": 0, "read": {"runtime": 0, "total_ios": 5}}]})",
           R"({"jobs": [{"error": 0, "read": {"runtime": "long", "total_ios": 5}}]})",
           R"({"jobs": [{"error": 22, "read": {"runtime": 10, "total_ios": 5}}]})"})
         EXPECT_FALSE(fio_repeat(output, false).ok()) << output;
-    EXPECT_FALSE(fio_repeat(kOutput, true).ok()) << "no write was measured";
+    EXPECT_FALSE(fio_repeat(kOutput, true).ok()) << "fio's output contains no write";
 }
 
 }  // namespace

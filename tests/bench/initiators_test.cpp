@@ -136,7 +136,7 @@ class EveryPathWithFua : public EveryPath {
     EveryPathWithFua() { fua_ = true; }
 };
 
-TEST_P(EveryPathWithFua, SendsItWithEveryCommand) {
+TEST_P(EveryPathWithFua, SetsFuaOnEveryCommand) {
     run(load(Pass::kFill, 65536, 0, Pattern::kSequential));
     Load mixed = load(Pass::kMeasure, 4096, 50, Pattern::kRandom);
     mixed.quota = 240 / initiator_->members(4096);
@@ -166,7 +166,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, EveryPathWithFua,
                                          Way{PathKind::kCoordinating, 1, 2, 1, 1}),
                          name_of);
 
-TEST(Paths, AWordThatNamesNoneIsAnsweredWithAllThereAre) {
+TEST(Paths, AnUnknownNameIsRefusedWithAListOfAllPaths) {
     for (const PathKind path : kAllPaths) {
         const auto parsed = parse_path(path_name(path));
         ASSERT_TRUE(parsed.ok());
@@ -177,7 +177,7 @@ TEST(Paths, AWordThatNamesNoneIsAnsweredWithAllThereAre) {
     EXPECT_NE(wrong.error().message.find("gd-deengine"), std::string::npos);
 }
 
-TEST(Paths, OptionsThatCannotBeAreNamed) {
+TEST(Paths, ImpossibleOptionsAreRefusedByName) {
     BedOptions bed;
     bed.ssds = 2;
     auto built = Bed::build(bed);
@@ -219,7 +219,7 @@ TEST(Draw, SequentialMembersTakeEveryUnitOnceInAPass) {
     for (const int times : seen) EXPECT_EQ(times, 1);
 }
 
-TEST(Draw, AMixHasTheShareOfWritesThatItWasAskedFor) {
+TEST(Draw, AMixHasTheRequestedShareOfWrites) {
     Load load{};
     load.pass = Pass::kMeasure;
     load.write_percent = 30;

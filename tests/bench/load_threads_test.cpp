@@ -46,7 +46,7 @@ TEST(LoadThreads, NeverExceedTheCores) {
                     }
 }
 
-TEST(LoadThreads, OfTheFiguresOn16Cores) {
+TEST(LoadThreads, AreThoseOfThePublishedFiguresOn16Cores) {
     const LoadSettings s = settings(8, 8, 0, 8);
     EXPECT_EQ(of(PathKind::kStrongCpu, 1, s, 16).client, 8u);
     EXPECT_EQ(of(PathKind::kStrongCpu, 1, s, 16, 1).client, 1u) << "one request in flight";
@@ -58,7 +58,7 @@ TEST(LoadThreads, OfTheFiguresOn16Cores) {
     EXPECT_EQ(of(PathKind::kBasic, 32, s, 16).array, 4u);
 }
 
-TEST(LoadThreads, WhatIsAskedForIsTheMostAndAnEngineKeepsOne) {
+TEST(LoadThreads, TheRequestedNumberIsTheMaximumAndAnEngineKeepsAtLeastOne) {
     EXPECT_EQ(of(PathKind::kStrongCpu, 1, settings(8, 3, 0, 8), 16).client, 3u);
     EXPECT_EQ(of(PathKind::kStrongCpu, 1, settings(8, 30, 0, 8), 16).client, 8u);
     const LoadThreads gd = of(PathKind::kGd, 32, settings(8, 8, 20, 8), 16);
@@ -67,7 +67,7 @@ TEST(LoadThreads, WhatIsAskedForIsTheMostAndAnEngineKeepsOne) {
     EXPECT_EQ(of(PathKind::kGd, 4, settings(8, 8, 2, 3), 16).array, 3u);
 }
 
-TEST(LoadThreads, EachKindHasOneOnAMachineThatIsTooSmall) {
+TEST(LoadThreads, EachKindHasAtLeastOneOnAMachineWithTooFewCores) {
     const LoadThreads gd = of(PathKind::kGd, 8, settings(4, 1, 0, 8), 2);
     EXPECT_EQ(gd.client, 1u);
     EXPECT_EQ(gd.array, 1u);

@@ -25,7 +25,7 @@ TEST(ModelFigures, AWriteCostsEveryReplicaItsShare) {
                 21.6 * 1024 * kMb / (2 * (64 + 65536)), 1);
 }
 
-TEST(ModelFigures, LatencyIsThatOfTheDriveAndBothWays) {
+TEST(ModelFigures, LatencyIsThatOfTheDrivePlusBothDirectionsOfTheLink) {
     const auto paper = embedded::load_profile("gnstor-paper").value();
     const double byte_ns = 1e9 / (21.6 * 1024 * kMb);
     EXPECT_NEAR(figures_of(paper, false, 4096, 1, 1).latency_ns,
@@ -35,7 +35,7 @@ TEST(ModelFigures, LatencyIsThatOfTheDriveAndBothWays) {
                 20'000 + 276 + 4'000 + (64 + 16 + 65536) * byte_ns, 1);
 }
 
-TEST(ModelFigures, NoneHasNoLimit) {
+TEST(ModelFigures, ProfileNoneHasNoLimit) {
     const ModelFigures none = figures_of(embedded::load_profile("none").value(), false, 4096, 4, 2);
     EXPECT_EQ(none.limit(), 0);
     EXPECT_EQ(none.latency_ns, 0);
@@ -46,7 +46,7 @@ Expectation idle_drive() {
     return {{23'800, 25'000}, {40'000, 42'000}, true, 1'000'000, 2'000};
 }
 
-TEST(ModelVerdict, ThreePercentBesideTheBandIsWithinAndFourIsNot) {
+TEST(ModelVerdict, ThreePercentOutsideTheBandIsAcceptedAndFourIsNot) {
     for (const double rate : {23'800 * 0.971, 24'000.0, 25'000 * 1.029})
         EXPECT_EQ(verdict_of(idle_drive(), rate, 41'000), Verdict::kWithin) << rate;
     for (const double rate : {23'800 * 0.96, 25'000 * 1.04})
@@ -64,7 +64,7 @@ TEST(ModelVerdict, LatencyHasNoValueWhereOperationsQueue) {
     EXPECT_EQ(verdict_of(queues, 20'000, 41'000), Verdict::kRateOutside);
 }
 
-TEST(ModelVerdict, WhatWantsNearlyAllOfTheHostIsTheHosts) {
+TEST(ModelVerdict, ACaseThatNeedsNearlyAllOfTheHostIsAttributedToTheHost) {
     Expectation wants = idle_drive();
     wants.host_per_second = 25'000 / 0.86;
     EXPECT_EQ(verdict_of(wants, 5, 5), Verdict::kRateOfTheHost);
@@ -72,19 +72,20 @@ TEST(ModelVerdict, WhatWantsNearlyAllOfTheHostIsTheHosts) {
     EXPECT_EQ(verdict_of(wants, 5, 5), Verdict::kRateOutside);
 }
 
-TEST(ModelVerdict, AHostThatIsCrowdedExplainsSoMuchDelayAsItMakesAndNoRate) {
+TEST(ModelVerdict, ABusyHostExplainsOnlyItsOwnDelayAndNeverALowRate) {
     Expectation crowded = idle_drive();
     crowded.host_crowded_ns = 100'000;
     EXPECT_EQ(verdict_of(crowded, 24'000, 41'000), Verdict::kWithin);
     EXPECT_EQ(verdict_of(crowded, 24'000, 120'000), Verdict::kLatencyOfTheHost);
     EXPECT_EQ(verdict_of(crowded, 24'000, 140'000 * 1.04), Verdict::kLatencyOutside);
-    EXPECT_EQ(verdict_of(crowded, 24'000, 38'000), Verdict::kLatencyOutside) << "earlier than the drive";
+    EXPECT_EQ(verdict_of(crowded, 24'000, 38'000), Verdict::kLatencyOutside)
+        << "a latency below that of the drive is outside";
     EXPECT_EQ(verdict_of(crowded, 20'000, 41'000), Verdict::kRateOutside);
     crowded.host_crowded_ns = 0;
     EXPECT_EQ(verdict_of(crowded, 24'000, 120'000), Verdict::kLatencyOutside);
 }
 
-TEST(ModelVerdict, OnlyWhatIsNotTheHostsIsOutside) {
+TEST(ModelVerdict, OnlyDeviationsNotCausedByTheHostAreOutside) {
     for (const Verdict outside : {Verdict::kRateOutside, Verdict::kLatencyOutside})
         EXPECT_TRUE(is_outside(outside)) << words_of(outside);
     for (const Verdict other : {Verdict::kWithin, Verdict::kRateOfTheHost, Verdict::kLatencyOfTheHost})

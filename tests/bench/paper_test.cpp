@@ -66,7 +66,7 @@ TEST_F(Figure, ACaseWithWrongDataIsNotKeptAndIsMeasuredAgain) {
     MadeUp first;
     first.wrong_at = {3, 8};
     EXPECT_FALSE(command(first));
-    EXPECT_EQ(first.measured.size(), 8u) << "the others are measured all the same";
+    EXPECT_EQ(first.measured.size(), 8u) << "the other cases must still be measured";
     EXPECT_EQ(kept()["cases"].size(), 6u);
     for (const auto& one : kept()["cases"]) {
         EXPECT_NE(one["parameters"], first.measured[2]);
@@ -74,7 +74,7 @@ TEST_F(Figure, ACaseWithWrongDataIsNotKeptAndIsMeasuredAgain) {
     }
     MadeUp second;
     second.wrong_at = {2};
-    EXPECT_FALSE(command(second)) << "one of them is wrong again";
+    EXPECT_FALSE(command(second)) << "one case returned wrong data again";
     EXPECT_EQ(second.measured, (std::vector{first.measured[2], first.measured[7]}));
     MadeUp third;
     EXPECT_TRUE(command(third));
@@ -99,7 +99,7 @@ TEST_F(Figure, CasesOfAnotherMachineAreMeasuredAgain) {
     for (const char* key : {"cpu", "gpu", "kernel", "cores"}) {
         EXPECT_EQ(measured_with(key, "another"), 8u) << key;
         EXPECT_EQ(kept()["cases"].size(), 8u);
-        EXPECT_EQ(kept()["machine"], here) << "none of the other one's is left";
+        EXPECT_EQ(kept()["machine"], here) << "nothing of the other machine's result may remain";
     }
 }
 

@@ -175,7 +175,7 @@ class Model(unittest.TestCase):
         self.assertEqual(len(sections), 8, self.ended.stdout)
         for profile, operation, size, text in sections:
             self.assertNotEqual((profile, operation, int(size), "open") in seen, "left out: more than the host can do" in text, text)
-        self.assertTrue(any(loop == "open" and profile in ("gnstor-paper", "samsung-pm1743") for profile, _, _, loop in seen), "not one open loop")
+        self.assertTrue(any(loop == "open" and profile in ("gnstor-paper", "samsung-pm1743") for profile, _, _, loop in seen), "no case with an open loop")
         self.assertIn("Within 3 %", self.ended.stdout)
         self.assertIn("the host alone", self.ended.stdout)
 
@@ -355,7 +355,7 @@ class Fio(unittest.TestCase):
                         self.assertEqual(repeat["bytes"], 4096 * repeat["operations"])
                         self.assertGreater(repeat["latency_ns"]["p50"], 0)
                     self.assertIn("bytes 4096, read, fio io_uring", render_docs.table("x.json", run))
-                    self.assertEqual(list(stores.iterdir()), [], "its file stayed behind")
+                    self.assertEqual(list(stores.iterdir()), [], "fio's test file was not removed")
 
     def test_is_left_out_aloud_where_there_is_none(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -40,7 +40,7 @@ TEST_F(RecorderTest, IssuesNoMoreThanItsQuota) {
     EXPECT_GE(result_.end_ns, result_.begin_ns);
 }
 
-TEST_F(RecorderTest, InAnOpenLoopIntendedTimesAreAnIntervalApartWhateverTheLaneDoes) {
+TEST_F(RecorderTest, InAnOpenLoopIntendedTimesAreOneIntervalApartEvenIfTheLaneIsLate) {
     Plan p = plan(8, 100);
     p.interval_ps = 1'500'500;  // 1500.5 ns
     Recorder recorder(p, 0);
@@ -57,7 +57,7 @@ TEST_F(RecorderTest, InAnOpenLoopIntendedTimesAreAnIntervalApartWhateverTheLaneD
     }
 }
 
-TEST_F(RecorderTest, InAClosedLoopEverythingIsDueNow) {
+TEST_F(RecorderTest, InAClosedLoopEveryOperationIsDueAtOnce) {
     const Plan p = plan(8, 100);
     Recorder recorder(p, 0);
     recorder.begin();
@@ -84,7 +84,7 @@ TEST_F(RecorderTest, EndsWithItsTimeAndAfterAFailure) {
     EXPECT_EQ(result_.first_offset, 4096u);
 }
 
-TEST_F(RecorderTest, IssuesItsFirstThoughItsTimeIsUp) {
+TEST_F(RecorderTest, IssuesItsFirstOperationEvenIfItsTimeIsOver) {
     Plan p = plan(8, 100);
     p.duration_ns = 1000;
     for (const std::uint64_t interval_ps : {std::uint64_t{0}, std::uint64_t{900'000}}) {
@@ -104,7 +104,7 @@ TEST_F(RecorderTest, IssuesItsFirstThoughItsTimeIsUp) {
     EXPECT_FALSE(without_quota.wants_more(simt::now_ns() + 2 * q.duration_ns));
 }
 
-TEST_F(RecorderTest, IssuesNothingThatWasToBeSentAfterTheEnd) {
+TEST_F(RecorderTest, IssuesNoOperationIntendedForATimeAfterTheEnd) {
     Plan p = plan(8, 100);
     p.duration_ns = 1;
     p.interval_ps = 3'600'000'000'000'000;  // an hour: where in it the lane begins is drawn, and after 1 ns

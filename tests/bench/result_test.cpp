@@ -22,7 +22,7 @@ TEST(Summary, NamesTheLatenciesAtTheirRanks) {
     EXPECT_EQ(summarize({7}).p999_ns, 7u);
 }
 
-TEST(RawResult, LeavesOutWhatWasNotMeasured) {
+TEST(RawResult, OmitsFieldsThatWereNotMeasured) {
     Case c;
     c.parameters = {{"operation", "read"}, {"bytes", 4096}};
     Repeat bare;
@@ -55,7 +55,7 @@ TEST(RawResult, LeavesOutWhatWasNotMeasured) {
     EXPECT_NE(shown.find("2000 (2000 .. 2000)"), std::string::npos) << shown;
 }
 
-TEST(RawResult, ACaseReadBackIsTheCaseThatWasKept) {
+TEST(RawResult, ACaseReadBackEqualsTheCaseThatWasWritten) {
     Case c;
     c.parameters = {{"path", "gd"}, {"bytes", 4096}};
     Repeat r;

@@ -46,7 +46,7 @@ class Served(unittest.TestCase):
         run = json.loads(result.read_text())
         self.assertTrue(run["configuration"]["wire"].startswith("udp from "), run["configuration"])
         self.assertEqual(run["configuration"]["array"], "served by other processes")
-        self.assertNotIn(str(self.dir), result.read_text(), "no folder of this machine")
+        self.assertNotIn(str(self.dir), result.read_text(), "the result must not contain a folder of this machine")
         self.assertEqual([c["parameters"]["operation"] for c in run["cases"]], ["read", "50 % writes", "write"])
         processes = {f"process_gnstor-{node['pid']}_cpu_seconds" for node in up["nodes"]}
         initiator = []
@@ -55,12 +55,12 @@ class Served(unittest.TestCase):
             for repeat in case["repeats"]:
                 self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
                 self.assertGreater(repeat["operations"], 0)
-                self.assertGreater(repeat["engine_cpu_seconds"], sum(repeat[name] for name in processes), "this process's own NIC is in it")
+                self.assertGreater(repeat["engine_cpu_seconds"], sum(repeat[name] for name in processes), "the CPU time must include this process's own NIC")
                 initiator.append(repeat["initiator_cpu_seconds"])
                 counts["bench_served_requests"] += repeat["operations"]
         # In most repeats: one that stands still between two of the clocks may find less than nothing (bench/cpu_meter.hpp).
         self.assertGreater(sorted(initiator)[len(initiator) // 2], 0, initiator)
-        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "the benchmark must remove its volumes")
 
     def test_nodes_of_this_machine_are_measured_over_shared_memory(self):
         up, address = self.serve("--nodes", "2")
@@ -75,7 +75,7 @@ class Served(unittest.TestCase):
             self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
             self.assertGreater(repeat["operations"], 0)
             counts["bench_served_requests"] += repeat["operations"]
-        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "the benchmark must remove its volumes")
 
     def test_the_whole_path_is_measured_over_packets_and_its_volumes_go(self):
         up, address = self.serve("--nodes", "2")
@@ -89,8 +89,8 @@ class Served(unittest.TestCase):
         run = json.loads(text)
         self.assertTrue(run["configuration"]["wire"].startswith("udp from "), run["configuration"])
         self.assertEqual((run["configuration"]["ssds"], run["configuration"]["drives"]), (4, "served by other processes"))
-        self.assertNotIn("engine threads", run["configuration"], "they are the nodes' own affair")
-        self.assertNotIn(str(self.dir), text, "no folder of this machine")
+        self.assertNotIn("engine threads", run["configuration"], "the benchmark does not know the engine threads of the nodes")
+        self.assertNotIn(str(self.dir), text, "the result must not contain a folder of this machine")
         self.assertIn("unix:SOCKET", run["command"])
         processes = {f"process_gnstor-{node['pid']}_cpu_seconds" for node in up["nodes"]}
         self.assertEqual([(c["parameters"]["operation"], c["parameters"]["bytes"]) for c in run["cases"]], [("read", 512), ("read", 4096), ("write", 4096)])
@@ -98,7 +98,7 @@ class Served(unittest.TestCase):
             self.assertEqual({name for name in repeat if name.startswith("process_")}, processes)
             self.assertGreater(repeat["engine_cpu_seconds"], sum(repeat[name] for name in processes))
             counts["bench_served_requests"] += repeat["operations"]
-        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "left as it was")
+        self.assertEqual(self.gnstor("volume", "list")["volumes"], [], "the benchmark must remove its volumes")
 
     def test_one_lane_alone_on_shared_memory_and_gnstors_own_array_option(self):
         up, address = self.serve("--nodes", "1")

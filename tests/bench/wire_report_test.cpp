@@ -32,7 +32,7 @@ nlohmann::json udp_socket(unsigned bytes, unsigned datagram) {
     return {{"through", "UDP socket"}, {"bytes", bytes}, {"datagram", datagram}};
 }
 
-TEST(WireVerdicts, ShmIsHeldAgainstLoopOfTheSameCaseAndTheSameRepeat) {
+TEST(WireVerdicts, ShmIsComparedWithLoopOfTheSameCaseAndRepeat) {
     const auto all = judge({case_of(wire("loop", "RDMA WRITE", 4096, 32), {10, 1, 4}),
                             case_of(wire("shm", "RDMA WRITE", 4096, 32), {9, 0.7, 4}),
                             case_of(wire("shm", "RDMA READ", 4096, 32), {1, 1, 1}),
@@ -47,7 +47,7 @@ TEST(WireVerdicts, ShmIsHeldAgainstLoopOfTheSameCaseAndTheSameRepeat) {
     EXPECT_NE(text_of(all).find("aimed at 0.80: met"), std::string::npos) << text_of(all);
 }
 
-TEST(WireVerdicts, UdpIsAimedAtHalfOfWholeMessagesOf64KibAndShownBesideTheOthers) {
+TEST(WireVerdicts, UdpHasATargetOfHalfTheRateOfWhole64KibMessagesAndIsComparedWithTheOtherSockets) {
     const auto all = judge(
         {case_of(wire("udp", "RDMA READ", 65536, 32), {1}), case_of(wire("udp", "RDMA READ", 65536, 1), {1}),
          case_of(udp_socket(65536, 4096), {2}), case_of(udp_socket(65536, 65507), {4}),
@@ -78,7 +78,7 @@ TEST(WireVerdicts, PacketsLostByOurOwnOverrunFailTheRun) {
     EXPECT_EQ(to_json(broken)["receive_overruns"], 6);
 }
 
-TEST(WireVerdicts, ARunTooShortToMoveAnythingHasNoRatioAndIsShownAllTheSame) {
+TEST(WireVerdicts, ARunTooShortToMoveAnyByteHasNoRatioButIsListed) {
     const std::vector<Case> cases{case_of(wire("loop", "RDMA WRITE", 4096, 32), {0}),
                                   case_of(wire("shm", "RDMA WRITE", 4096, 32), {1})};
     EXPECT_TRUE(judge(cases).ratios.empty());

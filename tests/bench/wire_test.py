@@ -51,7 +51,7 @@ class ShortRun(unittest.TestCase):
 
     def test_every_wire_is_measured_and_checked_beside_memcpy_and_sockets(self):
         self.assertEqual((self.ended.returncode, self.ended.stderr), (0, ""), self.ended.stdout)
-        self.assertEqual(self.left, [], "left behind in the folder of temporary files")
+        self.assertEqual(self.left, [], "files were left in the folder of temporary files")
         operations = 0
         for through in ("loop", "shm", "udp"):
             seen = {tuple(c["parameters"][k] for k in ("operation", "bytes", "depth")) for c in self.cases(through)}
@@ -119,8 +119,8 @@ class NodeProcess(unittest.TestCase):
         self.addCleanup(self.bench.kill)
         until = time.monotonic() + DEADLINE_S
         while not (found := self.serving()):
-            self.assertIsNone(self.bench.poll(), "ended before it had a node")
-            self.assertLess(time.monotonic(), until, "no node was started")
+            self.assertIsNone(self.bench.poll(), "the benchmark ended before it started its node process")
+            self.assertLess(time.monotonic(), until, "the benchmark started no node process")
         self.node = found[0]
         self.watched = os.pidfd_open(self.node)
         self.addCleanup(os.close, self.watched)
@@ -140,7 +140,7 @@ class NodeProcess(unittest.TestCase):
         self.assertNotEqual(self.node, self.bench.pid)
         self.bench.kill()
         self.bench.wait(DEADLINE_S)
-        self.assertTrue(select.select([self.watched], [], [], DEADLINE_S)[0], "the node outlived its client")
+        self.assertTrue(select.select([self.watched], [], [], DEADLINE_S)[0], "the node process did not end with its client")
 
     def at_work(self):
         """It has had a tenth of a second of CPU time: idle, it sleeps."""
@@ -150,7 +150,7 @@ class NodeProcess(unittest.TestCase):
     def test_its_death_fails_the_run_at_once_and_is_said(self):
         until = time.monotonic() + DEADLINE_S
         while not self.at_work():
-            self.assertLess(time.monotonic(), until, "the node has nothing to do")
+            self.assertLess(time.monotonic(), until, "the node process did not start to work")
         os.kill(self.node, signal.SIGKILL)
         out, err = self.bench.communicate(timeout=DEADLINE_S)
         self.assertEqual(self.bench.returncode, 1, out + err)

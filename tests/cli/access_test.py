@@ -60,7 +60,7 @@ class Access(Programs):
         self.assertEqual(process.wait(DEADLINE_S), 0)
         self.cli("status", code=1, says="does not answer")
         _, again = self.serve()
-        self.assertEqual(self.ask("status", "--array", again, "--token-file", other)["volumes"], 1, "the token has changed")
+        self.assertEqual(self.ask("status", "--array", again, "--token-file", other)["volumes"], 1, "the token file was replaced by the new token")
 
     def test_addresses_that_mean_nothing_are_wrong_usage(self):
         for bad in ("127.0.0.1:80", "http://", "http://x", "https://h:1", "unix:"):

@@ -202,7 +202,7 @@ class Cli(unittest.TestCase):
             get("link")  # leads to nothing yet
         finally:
             os.umask(before)
-        self.assertEqual(mode("far/real"), 0o640, "of a new file the umask decides")
+        self.assertEqual(mode("far/real"), 0o640, "the mode of a new file must follow the umask")
         os.chmod(inside("far/real"), 0o751)
         with open(inside("far/real"), "w") as f:
             f.write("old and longer than the new")
@@ -251,7 +251,7 @@ class Cli(unittest.TestCase):
             subprocess.run([*words[:3], os.path.join(place, "link"), *words[4:]], env=self.env, stdout=f, check=True, timeout=120)
         with open(out, "rb") as f:
             self.assertEqual(f.read(), b"before contentsbefore contentscontents")
-        self.assertEqual(get("/dev/stdout").stdout, b"contents", "a pipe; nothing is said behind it")
+        self.assertEqual(get("/dev/stdout").stdout, b"contents", "a pipe must receive only the object's contents")
         self.assertEqual(sorted(os.listdir(place)), ["link", "out"])
 
     def test_two_gets_to_one_target_do_not_mix(self):
@@ -275,7 +275,7 @@ class Cli(unittest.TestCase):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             get, slow = self.start_slow_get(store, number.name, target)
             parts = [name for name in os.listdir(place) if name != "g"]
-            self.assertEqual(len(parts), 1, "it is in its middle")
+            self.assertEqual(len(parts), 1, "the command must still be transferring")
             self.assertRegex(parts[0], r"^\.g\.gnstor-[0-9a-f]{16}$")
             get.send_signal(number)
             self.assertEqual(get.wait(120), -number)

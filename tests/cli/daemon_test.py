@@ -20,7 +20,7 @@ class Daemon(Programs):
         self.assertEqual([ssd["slot"] for ssd in ssds], [0, 1, 2])
         self.assertGreaterEqual(ssds[0]["capacity_bytes"], 64 << 20)
         self.assertEqual(up["ssd_capacity_bytes"], ssds[0]["capacity_bytes"])
-        self.assertTrue(all(ssd["counters"]["refused"] == 0 for ssd in ssds), "a fresh array refused something")
+        self.assertTrue(all(ssd["counters"]["refused"] == 0 for ssd in ssds), "a fresh array refused a command")
         again = self.ask("up", "--ssds", "5")
         self.assertEqual((again["started"], again["ssds"], again["pid"]), (False, 3, up["pid"]))
         self.assertIn("--ssds 5", again["notes"][0])
@@ -57,7 +57,7 @@ class Daemon(Programs):
         os.kill(pid, signal.SIGSTOP)
         down = subprocess.Popen([GNSTOR, "down"], env=self.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         pending = lambda: int(re.search(r"ShdPnd:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1], 16)
-        self.until(lambda: pending() >> (signal.SIGTERM - 1) & 1, "down sends no signal")
+        self.until(lambda: pending() >> (signal.SIGTERM - 1) & 1, "'gnstor down' sent no SIGTERM")
         self.kill(pid)
         said = b"".join(down.communicate(timeout=DEADLINE_S))
         self.assertEqual(down.returncode, 1, said)
@@ -102,7 +102,7 @@ class Daemon(Programs):
         self.assertIn("gnstor down", heard[-1])
         self.assertIn("--service-units", heard[0])
         self.ask("down")
-        self.assertEqual(self.ask("up", "--scrub", "1", "--durability", "power")["notes"], [], "now it is heard")
+        self.assertEqual(self.ask("up", "--scrub", "1", "--durability", "power")["notes"], [], "the changed option must be used after the restart")
 
     def test_a_byte_that_rots_under_a_running_array_is_told_once(self):
         data = self.random.randbytes(24 << 20)
@@ -125,7 +125,7 @@ class Daemon(Programs):
         self.assertEqual(told.count("scrub:"), 1, told)
         self.assertEqual(self.cli("ssd", "list").stdout.count(b"bad pages found by the scrub"), 1)
         self.ask("down")
-        self.assertEqual(self.cli("cat", "data", "--store", self.dir).stdout, data, "the other replica has it")
+        self.assertEqual(self.cli("cat", "data", "--store", self.dir).stdout, data, "the object must be read from the other replica")
         count("scrubbed")
 
     def test_any_drive_that_is_lost_leaves_its_volumes_readable_and_brought_back_makes_them_whole(self):
@@ -146,7 +146,7 @@ class Daemon(Programs):
             if slot == 1:
                 self.cli("status", says="SSD 1 is left out")
             self.assertEqual([ssd["state"] for ssd in self.ask("ssd", "list")["ssds"]].count("missing"), 1)
-            self.assertEqual(self.cli("cat", "data").stdout, data, f"without slot {slot}")
+            self.assertEqual(self.cli("cat", "data").stdout, data, f"the object must be readable without the SSD in slot {slot}")
             self.cli("put", source, "more", code=1, says=f"slot {slot} is missing")
             self.ask("down")
             kept.rename(store)
@@ -275,12 +275,12 @@ class Daemon(Programs):
                       ["volume", "create", "v", "1M", "--replicas", "0"], ["status", "--output", "xml"], ["put"], ["get"],
                       ["get", "--store"], ["cat", "--store", "d"], ["rm", "--store", "d"], ["ls", "x"]):
             self.assertTrue(self.cli(*words, code=2).stderr.strip(), words)
-        self.assertFalse(self.dir.exists(), "wrong usage made something")
+        self.assertFalse(self.dir.exists(), "a command with wrong usage created files")
 
     def test_an_absurd_capacity_is_an_error_and_leaves_no_store(self):
         for capacity in ("4096PiB", "1PiB", "7000P"):
             self.cli("up", "--ssds", "1", "--capacity", capacity, code=1)
-            self.assertFalse(list(self.dir.glob("*.store*")), "remains of a store that could not be made")
+            self.assertFalse(list(self.dir.glob("*.store*")), "a store that could not be created left files")
         self.cli("up", "--ssds", "1", "--capacity", "0", code=1)
 
     def test_places_that_cannot_be_used_are_named(self):

@@ -46,8 +46,9 @@ TEST(DoctorFirewall, KnowsRangesListsAndJumpsOfIptables) {
         read_iptables("-A INPUT -i eth0 -j zone\n-A zone -p udp --dport 4791 -j DROP\n-A zone -j DROP\n"),
         W::kDropRule);
     EXPECT_EQ(read_iptables("-A INPUT -i eth0 -j zone\n-A zone -j DROP\n"), W::kNothing)
-        << "not for every packet";
-    EXPECT_EQ(read_iptables("-A INPUT -j a\n-A a -j b\n-A b -j a\n"), W::kNothing) << "a circle ends";
+        << "the rule does not match every packet";
+    EXPECT_EQ(read_iptables("-A INPUT -j a\n-A a -j b\n-A b -j a\n"), W::kNothing)
+        << "jumps in a circle must end";
 }
 
 TEST(DoctorFirewall, ReadsRulesetsOfNft) {

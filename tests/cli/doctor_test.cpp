@@ -83,7 +83,7 @@ TEST(Doctor, NamesTheKernelDeviceThatHasThePort) {
     expect_found(f, "udp-port", Verdict::kProblem, {"this user cannot see", "rdma link"});
 }
 
-TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
+TEST(Doctor, NamesTheProcessThatHoldsThePortUnlessItIsAGnstorProcess) {
     DoctorFacts f = healthy();
     f.ports[0] = {"10.0.0.1", EADDRINUSE, true, 4711, "tcpdumpd"};
     expect_found(f, "udp-port", Verdict::kProblem, {"tcpdumpd", "4711"});
@@ -94,7 +94,7 @@ TEST(Doctor, NamesTheProcessThatHasThePortUnlessItIsOurs) {
     expect_found(f, "udp-port", Verdict::kProblem, {"10.0.0.2", "other"});
 }
 
-TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
+TEST(Doctor, ReportsAnAddressThatThisMachineDoesNotHave) {
     DoctorFacts f = healthy();
     f.ports[0].bind_error = EADDRNOTAVAIL;
     expect_found(f, "udp-port", Verdict::kProblem, {"not an address of this machine", "ip address"});
@@ -102,7 +102,7 @@ TEST(Doctor, SaysThatAnAddressIsNotOfThisMachine) {
     expect_found(f, "udp-port", Verdict::kProblem, {"cannot be bound"});
 }
 
-TEST(Doctor, WarnsWhereLinuxHostsWouldNotBeUnderstood) {
+TEST(Doctor, WarnsIfPacketsOfLinuxHostsCannotBeVerified) {
     DoctorFacts f = healthy();
     f.raw_socket_error = EPERM;
     expect_found(f, "raw-socket", Verdict::kWarning,
@@ -110,7 +110,7 @@ TEST(Doctor, WarnsWhereLinuxHostsWouldNotBeUnderstood) {
     f.raw_socket_error = EPROTONOSUPPORT;
     expect_found(f, "raw-socket", Verdict::kWarning, {"not supported", "raw IPv4 sockets"});
     f.ports = {{"fd00::1"}};
-    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kGood) << "IPv6 needs none";
+    EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kGood) << "IPv6 needs no raw socket";
     f.ports.push_back({"10.0.0.1"});
     EXPECT_EQ(finding(f, "raw-socket").verdict, Verdict::kWarning);
 }
@@ -123,7 +123,7 @@ TEST(Doctor, WarnsOfARoceAdapterButNotOfInfiniband) {
     EXPECT_EQ(finding(f, "roce-device").verdict, Verdict::kGood);
 }
 
-TEST(Doctor, WantsAnMtuThatTakesABlock) {
+TEST(Doctor, RequiresAnMtuThatHoldsABlock) {
     DoctorFacts f = healthy();
     f.interfaces.push_back({"eth1", 1500, false});
     expect_found(f, "mtu", Verdict::kWarning,
@@ -153,7 +153,7 @@ TEST(Doctor, FindsTheRuleThatDropsThePort) {
     expect_found(f, "firewall", Verdict::kProblem, {"ip6tables drops packets that", "'ip6tables -I INPUT"});
 }
 
-TEST(Doctor, WantsSocketBuffersForABurst) {
+TEST(Doctor, RequiresSocketBuffersForABurst) {
     DoctorFacts f = healthy();
     f.receive_buffer_max = 212992;
     expect_found(f, "socket-buffers", Verdict::kWarning, {"rmem_max", "208 KiB", "sysctl -w"});
@@ -164,7 +164,7 @@ TEST(Doctor, WantsSocketBuffersForABurst) {
     expect_found(f, "socket-buffers", Verdict::kUnknown, {"sysctl"});
 }
 
-TEST(Doctor, WantsMemoryThatMayBeLocked) {
+TEST(Doctor, RequiresEnoughLockableMemory) {
     DoctorFacts f = healthy();
     f.locked_memory = 8u << 20;
     expect_found(f, "locked-memory", Verdict::kWarning, {"8 MiB", "ulimit -l", "LimitMEMLOCK"});
@@ -174,7 +174,7 @@ TEST(Doctor, WantsMemoryThatMayBeLocked) {
     expect_found(f, "locked-memory", Verdict::kUnknown, {"ulimit -l"});
 }
 
-TEST(Doctor, SaysWhichPoolsGetHugePages) {
+TEST(Doctor, ReportsWhichPoolsGetHugePages) {
     DoctorFacts f = healthy();
     f.huge_pages = f.huge_pages_free = 0;
     f.shared_pages = "advise";
@@ -191,7 +191,7 @@ TEST(Doctor, SaysWhichPoolsGetHugePages) {
     said("within_size (pools that processes share may have them)");
 }
 
-TEST(Doctor, WantsHugePages) {
+TEST(Doctor, RecommendsHugePages) {
     DoctorFacts f = healthy();
     f.transparent_pages = "never";
     expect_found(f, "huge-pages", Verdict::kWarning, {"madvise"});
@@ -199,7 +199,7 @@ TEST(Doctor, WantsHugePages) {
     expect_found(f, "huge-pages", Verdict::kWarning, {"CONFIG_TRANSPARENT_HUGEPAGE"});
 }
 
-TEST(Doctor, TellsWhatAGpuLacks) {
+TEST(Doctor, ReportsWhatAGpuLacks) {
     DoctorFacts f = healthy();
     f.gpu_driver.clear();
     expect_found(f, "gpu", Verdict::kProblem, {"no driver", "modprobe"});
@@ -215,7 +215,7 @@ TEST(Doctor, TellsWhatAGpuLacks) {
     expect_found(f, "nvcc", Verdict::kWarning, {"no nvcc", "./run"});
 }
 
-TEST(Doctor, NoticesVersionsThatDoNotFit) {
+TEST(Doctor, ReportsProgramsOfDifferentVersions) {
     DoctorFacts f = healthy();
     f.daemon_version = "1.2.3+0ddba11";
     expect_found(f, "versions", Verdict::kProblem, {"1.2.3+0ddba11", "1.2.3+c0ffee0", "gnstor down"});
@@ -232,7 +232,7 @@ TEST(Doctor, NoticesVersionsThatDoNotFit) {
     expect_found(f, "versions", Verdict::kProblem, {"is not the store of an SSD"});
 }
 
-TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
+TEST(Doctor, NamesANodeOfAnotherVersionAndIgnoresNodesOfUnknownVersion) {
     DoctorFacts f = healthy();
     f.parts = {{"node-0 at 10.0.0.1", "1.2.3"}, {"the gateway of disk at 10.0.0.3", "1.2.3"}};
     EXPECT_NE(finding(f, "versions").found.find("2 nodes or gateways too"), std::string::npos);
@@ -240,7 +240,8 @@ TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
     expect_found(
         f, "versions", Verdict::kProblem,
         {"of version 1.2.3", "node-1 at 10.0.0.2 of 1.1.0", "restart the processes of other versions"});
-    EXPECT_EQ(finding(f, "versions").found.find("node-0"), std::string::npos) << "the odd one alone";
+    EXPECT_EQ(finding(f, "versions").found.find("node-0"), std::string::npos)
+        << "only the node of another version may be named";
     f.daemon_version = "1.0.0";
     expect_found(f, "versions", Verdict::kProblem, {"gnstord of 1.0.0", "node-1"});
     f.daemon_version.reset();
@@ -250,7 +251,7 @@ TEST(Doctor, NamesTheNodeOfAnotherVersionAndForgivesOneThatDoesNotSay) {
     expect_found(f, "versions", Verdict::kProblem, {"node-0 at 10.0.0.1 of 1.2.2"});
 }
 
-TEST(Doctor, WantsRoomForWhatStoresMayGrow) {
+TEST(Doctor, RequiresDiskSpaceForTheFullSizeOfStores) {
     DoctorFacts f = healthy();
     f.free_bytes = 1u << 20;
     expect_found(f, "free-space", Verdict::kProblem, {"1 MiB free", "/array"});
@@ -299,7 +300,7 @@ class DoctorFactsTest : public ::testing::Test {
     std::map<std::string, std::optional<std::string>> outputs;
 };
 
-TEST_F(DoctorFactsTest, OfAnEmptyMachineNothingIsKnownAndNothingFails) {
+TEST_F(DoctorFactsTest, WithoutProcAndSysAllFactsAreUnknownAndNoReadFails) {
     const DoctorFacts f = read();
     ASSERT_EQ(f.ports.size(), 1u);
     EXPECT_EQ(f.ports[0].address, "0.0.0.0");
@@ -335,8 +336,8 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     EXPECT_EQ(f.huge_pages_free, 3u);
     EXPECT_EQ(f.ip6tables, "six");
     EXPECT_EQ(read({"10.0.0.1", "fd00::1"}).ip6tables, "six");
-    EXPECT_FALSE(read({"10.0.0.1"}).ip6tables) << "no IPv6 is asked for";
-    ASSERT_EQ(f.interfaces.size(), 1u) << "any address: all but the loopback";
+    EXPECT_FALSE(read({"10.0.0.1"}).ip6tables) << "ip6tables must not be read if there is no IPv6 address";
+    ASSERT_EQ(f.interfaces.size(), 1u) << "for the wildcard address, all interfaces except the loopback";
     EXPECT_EQ(f.interfaces[0].name, "eth7");
     EXPECT_EQ(f.interfaces[0].mtu, 1500u);
     ASSERT_EQ(read({"127.0.0.9"}).interfaces.size(), 1u);
@@ -351,9 +352,9 @@ TEST_F(DoctorFactsTest, ReadsKernelTables) {
     EXPECT_FALSE(f.iptables);
 }
 
-TEST_F(DoctorFactsTest, AsksWhetherARawSocketMayBeOpened) {
+TEST_F(DoctorFactsTest, ReportsWhetherARawSocketMayBeOpened) {
     EXPECT_EQ(read().raw_socket_error, 0);
-    EXPECT_EQ(read().program, "gnstor") << "no proc, no path";
+    EXPECT_EQ(read().program, "gnstor") << "without /proc the path of the program is unknown";
     raw_socket_error = EPERM;
     fs::create_directories(root / "proc/self");
     fs::create_symlink("/opt/gnstor", root / "proc/self/exe");
@@ -383,7 +384,7 @@ TEST_F(DoctorFactsTest, FindsTheProcessBehindThePort) {
     EXPECT_FALSE(read({"127.0.0.1"}).ports[0].holder_known);
 }
 
-TEST_F(DoctorFactsTest, TheHolderIsOfTheAddressAskedForAndAStrangerBeforeOurs) {
+TEST_F(DoctorFactsTest, ThePortHolderIsLookedUpByAddressAndAForeignProcessIsReportedFirst) {
     const std::string tail = " 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 ";
     const auto tables = [&](const std::string& v4, const std::string& v6) {
         put("proc/net/udp", "heading\n" + v4);
@@ -406,19 +407,19 @@ TEST_F(DoctorFactsTest, TheHolderIsOfTheAddressAskedForAndAStrangerBeforeOurs) {
     tables(ours + other, "");
     EXPECT_EQ(holder("127.0.0.1"), "gnstor");
     EXPECT_EQ(holder("127.0.0.9"), "stranger");
-    EXPECT_EQ(holder("127.0.0.5"), "") << "neither is there";
-    EXPECT_EQ(holder("0.0.0.0"), "stranger") << "one of ours hides no other";
+    EXPECT_EQ(holder("127.0.0.5"), "") << "no process holds the port";
+    EXPECT_EQ(holder("0.0.0.0"), "stranger") << "a GNStor process must not hide a foreign one";
     tables(ours, "2: 00000000000000000000000000000000:12B7" + tail + "22 2\n");
-    EXPECT_EQ(holder("127.0.0.5"), "stranger") << "any address is this one too";
+    EXPECT_EQ(holder("127.0.0.5"), "stranger") << "a socket on the wildcard address also holds this address";
     tables(ours, "2: 000000FD000000000000000001000000:12B7" + tail + "22 2\n");
     EXPECT_EQ(holder("fd00::1"), "stranger");
     EXPECT_EQ(holder("fd00::2"), "");
     EXPECT_EQ(holder("127.0.0.1"), "gnstor");
     fs::remove(root / "proc/222/fd/3");
-    EXPECT_EQ(holder("0.0.0.0"), "") << "nor one that is not to be seen";
+    EXPECT_EQ(holder("0.0.0.0"), "") << "a process that cannot be inspected has no name";
 }
 
-TEST_F(DoctorFactsTest, LooksAtTheHeadsOfStores) {
+TEST_F(DoctorFactsTest, ReadsTheSuperblocksOfStores) {
     ssd::Superblock head{};
     std::memcpy(head.magic, ssd::kStoreMagic.data(), sizeof head.magic);
     head.format_version = 9;
@@ -442,7 +443,7 @@ TEST(DoctorMachine, AProgramThatHangsOrFailsHasNoOutput) {
     EXPECT_FALSE(output_of({"sleep", "1000"}, 50ms));
 }
 
-TEST(DoctorMachine, APortThatIsTakenIsSeenAsTaken) {
+TEST(DoctorMachine, APortInUseIsReportedAsInUse) {
     const DoctorSources m = machine();
     EXPECT_EQ(m.bind_roce_port("192.0.2.77"), EADDRNOTAVAIL);
     EXPECT_EQ(m.bind_roce_port("no address"), EADDRNOTAVAIL);

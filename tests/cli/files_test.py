@@ -254,7 +254,7 @@ class Files(Programs):
     def test_what_a_read_only_store_refuses_is_said_to_be_undone(self):
         disk = self.small_disk("disk", "size=200m")
         if disk is None:
-            self.skipTest("no tmpfs may be mounted here")
+            self.skipTest("this machine does not allow mounting a tmpfs")
         self.store = disk / "store"
         data = self.begin()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
@@ -272,7 +272,7 @@ class Files(Programs):
         lines = done.stderr.decode().strip().splitlines()
         self.assertIn("ssd-0.store", lines[0], lines)
         self.assertIn("ssd-0.store", lines[-1], lines)
-        self.assertFalse([line for line in lines if "stopping" in line], "lines of an earlier start")
+        self.assertFalse([line for line in lines if "stopping" in line], "the log contains lines of an earlier start")
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ class FullDisk(Programs):
     def disk(self, megabytes):
         disk = self.small_disk("disk", f"size={megabytes}m")
         if disk is None:
-            self.skipTest("no tmpfs may be mounted here")
+            self.skipTest("this machine does not allow mounting a tmpfs")
         self.dir = disk / "array"
         self.store = disk / "store"
         self.env["GNSTOR_DIR"] = str(self.dir)
@@ -77,7 +77,7 @@ class FullDisk(Programs):
         self.fill(disk)
         self.assertIn("is full", self.ask("up")["read_only"])
         filler.unlink()
-        self.until(lambda: self.ask("status")["read_only"] == "", "it stays read-only with room on its disk")
+        self.until(lambda: self.ask("status")["read_only"] == "", "gnstord stays read-only although its disk has room again")
         self.assertGreater(self.ask("status")["term"], before["term"])
         self.ask("put", self.root / "data", "other")
         self.assertEqual(self.cli("cat", "other").stdout, data)
@@ -101,8 +101,8 @@ class FullDisk(Programs):
                     os.close(reader)
                 with os.fdopen(error, "wb") as stream:
                     daemon = subprocess.Popen([GNSTOR, "up", "--foreground", *SMALL], env=self.env, stdout=stream, stderr=stream)
-                self.until(lambda: daemon.poll() is not None or self.cli("status", code=None).returncode == 0, "gnstord does not start")
-                self.assertIsNone(daemon.returncode, "gnstord has ended")
+                self.until(lambda: daemon.poll() is not None or self.cli("status", code=None).returncode == 0, "gnstord did not start")
+                self.assertIsNone(daemon.returncode, "gnstord ended")
                 self.ask("put", self.write("data", self.random.randbytes(1 << 16)), name)
                 daemon.terminate()
                 self.assertEqual(daemon.wait(DEADLINE_S), 0)
@@ -119,7 +119,7 @@ class FullDisk(Programs):
             address = f"127.{100 + os.getpid() // 250 % 100}.{os.getpid() % 250}.11"
             node = subprocess.Popen([GNSTOR, "node", "--listen", address, "--dir", folder, "--ssds", "1", "--capacity", "64MiB"],
                                     env=self.env, stdout=full, stderr=full)
-        self.until(lambda: node.poll() is not None or (folder / "node.json").exists(), "the node does not start")
+        self.until(lambda: node.poll() is not None or (folder / "node.json").exists(), "the node did not start")
         node.terminate()
         self.assertEqual(node.wait(DEADLINE_S), 0)
         self.cli("ssd", "info", folder / "ssd-0.store", says="closed cleanly")
@@ -184,7 +184,7 @@ class FullDisk(Programs):
         self.disk(80)
         self.dir.mkdir()
         if self.small_disk(self.dir / "node-1", "size=8m") is None:
-            self.skipTest("no tmpfs may be mounted here")
+            self.skipTest("this machine does not allow mounting a tmpfs")
         self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB", code=1, says="need")
         self.assertEqual(list(self.dir.glob("node-*/ssd-*.store")), [])
         count("undone_set_ups")
@@ -218,7 +218,7 @@ class FullDisk(Programs):
         advice = re.search(rb"by `gnstor ([^`]*)`", refused.stderr)[1].decode()
         serving = subprocess.Popen([GNSTOR, *shlex.split(advice)], env=self.env)
         try:
-            self.until(lambda: serving.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord does not start")
+            self.until(lambda: serving.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord did not start")
             self.assertEqual(self.cli("cat", "object", "--socket", socket).stdout, data)
         finally:
             serving.terminate()
@@ -251,11 +251,11 @@ class FullDisk(Programs):
         data = self.begin()
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
         before = {path.name: path.read_bytes() for path in (self.dir / "records.db", self.dir / "records.db-wal")}
-        self.assertTrue(before["records.db-wal"], "a kill leaves a write-ahead log that has to be read")
+        self.assertTrue(before["records.db-wal"], "the kill must leave a write-ahead log that the next start reads")
         socket = self.root / "sock"
         daemon = subprocess.Popen([GNSTORD, "--dir", str(self.dir), "--socket", str(socket)], env=self.env)
         try:
-            self.until(lambda: daemon.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord does not start")
+            self.until(lambda: daemon.poll() is None and self.cli("status", "--socket", socket, code=None).returncode == 0, "gnstord did not start")
             self.assertIn("read-only file system", self.ask("status", "--socket", socket)["read_only"])
             self.assertEqual(self.cli("cat", "object", "--socket", socket).stdout, data)
             for words in (("put", self.root / "data", "other"), ("rm", "object")):
@@ -291,7 +291,7 @@ class FullDisk(Programs):
         self.disk(13)  # two of four SSDs' heads and records have room
         source = self.write("byte", b"x")
         self.objects("put", source, "--capacity", "64MiB", code=1, says="at once")
-        self.assertFalse(self.store.exists(), "remains of a store that could not be made")
+        self.assertFalse(self.store.exists(), "a store that could not be created left files")
         self.cli("up", "--capacity", "64MiB", code=1, says="at once")
         self.assertFalse(list(self.dir.glob("*.store*")))
         count("undone_set_ups", 2)

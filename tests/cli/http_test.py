@@ -19,8 +19,8 @@ class Http(Programs):
 
     def tearDown(self):
         try:
-            self.assertEqual(self.pid(), self.process, "the daemon died")
-            self.assertEqual(self.ask("volume", "list"), self.before, "garbage changed a volume")
+            self.assertEqual(self.pid(), self.process, "the daemon's process id changed")
+            self.assertEqual(self.ask("volume", "list"), self.before, "an invalid request changed a volume")
         finally:
             super().tearDown()
 

@@ -81,10 +81,10 @@ class Nodes(Programs):
             self.assertEqual(len(counters), 4)
             return all(counters) and counters  # a node that was slow to answer has none this time
 
-        counters = self.until(counted_by_ssds, "gnstord never has the counters of all SSDs")
+        counters = self.until(counted_by_ssds, "gnstord did not report the counters of all SSDs")
         self.assertGreaterEqual(sum(c["blocks_written"] for c in counters), 2 * len(data) // 4096)
         for counted in counters:
-            self.assertGreaterEqual(counted["connections_accepted"], 2, "gnstord and a client")
+            self.assertGreaterEqual(counted["connections_accepted"], 2, "expected connections of gnstord and of a client")
             self.assertEqual((counted["connections_refused"], counted["connections_failed"]), (0, 0))
         self.cli("rm", "data")
         self.assertNotIn("data", {o["name"] for o in self.ask("ls")["objects"]})
@@ -117,9 +117,9 @@ class Nodes(Programs):
             os.kill(node["pid"], signal.SIGCONT)
         self.kill(node["pid"])
         self.ask("up")
-        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the node is not taken back")
+        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "gnstord does not use the restarted node again")
         cat = self.cli("cat", "data")
-        self.assertEqual(cat.stdout, data, "after the node was killed and its socket lay there")
+        self.assertEqual(cat.stdout, data, "the object differs after the node was killed and left its socket file")
         self.assertIn("wire: shm", cat.stderr.decode())
         count("kills")
 
@@ -127,7 +127,7 @@ class Nodes(Programs):
         up = self.up()
         version = self.ask("status")["version"]
         self.assertEqual([node["version"] for node in up["nodes"]], [version] * 2)
-        self.assertEqual([ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]], [version.split("+")[0]] * 4, "as the SSDs say it themselves: eight characters")
+        self.assertEqual([ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]], [version.split("+")[0]] * 4, "firmware must be the version that the SSDs report (eight characters)")
         self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
         self.gateway(f"127.50.{os.getpid() % 250}.1")
 
@@ -136,7 +136,7 @@ class Nodes(Programs):
             return next(check for check in answer["checks"] if check["check"] == "versions")
 
         self.assertIn("the daemon the same, 3 nodes or gateways too", versions()["found"])
-        self.assertIn("2 nodes or gateways too", versions("--array", f"unix:{self.dir}/gnstord.sock")["found"], "by their SSDs alone")
+        self.assertIn("2 nodes or gateways too", versions("--array", f"unix:{self.dir}/gnstord.sock")["found"], "nodes must be counted although only their SSDs report a version")
         for file, name in ((self.dir / "node-1" / "node.json", "node-1 at "), (self.dir / "gateway-disk" / "node.json", "the gateway of disk at ")):
             said = json.loads(file.read_text())
             file.write_text(json.dumps(said | {"version": "0.0.1"}))
@@ -150,7 +150,7 @@ class Nodes(Programs):
             file.write_text(json.dumps(said))
             self.assertEqual(versions()["state"], "ok")
         self.kill(up["nodes"][0]["pid"])
-        self.until(lambda: [ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]].count("") == 2, "a version that nobody can ask for is still told")
+        self.until(lambda: [ssd["firmware"] for ssd in self.ask("ssd", "list")["ssds"]].count("") == 2, "the version of unreachable SSDs is still shown")
 
     def test_a_killed_node_is_reported_and_up_brings_it_back_with_all_it_held(self):
         up = self.up()
@@ -159,14 +159,14 @@ class Nodes(Programs):
         dead = up["nodes"][1]
         self.kill(dead["pid"])
         self.assertEqual([n["running"] for n in self.ask("status")["nodes"]], [True, False])
-        warned = self.until(lambda: [w for w in self.ask("status")["warnings"] if dead["address"] in w], "gnstord does not notice")
+        warned = self.until(lambda: [w for w in self.ask("status")["warnings"] if dead["address"] in w], "gnstord's status does not show that the node is unreachable")
         self.assertIn("does not answer", warned[0])
         self.assertTrue(any("does not answer" in ssd["trouble"] for ssd in self.ask("ssd", "list")["ssds"]))
         self.cli("status", says="does NOT run")
         again = self.ask("up")
-        self.assertFalse(again["started"], "the daemon was there all the time")
+        self.assertFalse(again["started"], "the daemon kept running, so 'up' must not have started it")
         self.assertTrue(all(node["running"] for node in again["nodes"]))
-        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "the node is not taken back")
+        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "gnstord does not use the restarted node again")
         self.assertEqual(self.cli("cat", "data").stdout, data)
         self.put("more", data)
         self.assertEqual(self.cli("cat", "more").stdout, data)
@@ -216,7 +216,7 @@ class Nodes(Programs):
         data = self.random.randbytes(30_000_000)
         path = self.write("big", data)
         process = subprocess.Popen([GNSTOR, "put", str(path), "big"], env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        self.until(lambda: any(v["writer"] for v in self.ask("volume", "list")["volumes"]) or process.poll() is not None, "never written")
+        self.until(lambda: any(v["writer"] for v in self.ask("volume", "list")["volumes"]) or process.poll() is not None, "the object was never opened for writing")
         if process.poll() is None:
             process.kill()
         if process.wait(DEADLINE_S) == 0:
@@ -225,7 +225,7 @@ class Nodes(Programs):
         self.cli("get", "big", code=1)
         # Nobody but its owner can tell that no put is under way any more: the remains go when that is said, once their lease has ended.
         self.cli("put", path, "big", code=1, says="gnstor rm")
-        self.until(lambda: self.cli("rm", "big", code=None).returncode == 0, "the name stays taken")
+        self.until(lambda: self.cli("rm", "big", code=None).returncode == 0, "the name of the interrupted object could not be removed")
         self.cli("put", path, "big")
         self.assertEqual(self.cli("cat", "big").stdout, data)
         count("kills")
@@ -240,11 +240,11 @@ class Nodes(Programs):
         self.kill(up["nodes"][1]["pid"])
         rest, _ = process.communicate(timeout=DEADLINE_S)
         self.assertEqual(process.returncode, 0)
-        self.assertTrue(first + rest == data, "other bytes than were put")
+        self.assertTrue(first + rest == data, "cat returned other bytes than were stored")
         # Also when gnstord has noticed, and grants are renewed without it.
-        self.until(lambda: not self.ask("status")["map_in_force"], "gnstord does not notice")
+        self.until(lambda: not self.ask("status")["map_in_force"], "gnstord's status does not show that the node is unreachable")
         late = self.cli("cat", "data")
-        self.assertTrue(late.stdout == data, "other bytes for a command that begins while the node is away")
+        self.assertTrue(late.stdout == data, "a command started while the node is away returned other bytes")
         self.assertIn(b"works without", late.stderr)
         count("kills")
         # The node comes back without one of its SSDs, under the gnstord that has known it with both.
@@ -256,7 +256,7 @@ class Nodes(Programs):
                 break
         self.assertIn(b"restart gnstord", said)
         late = self.cli("cat", "data")
-        self.assertTrue(late.stdout == data, "other bytes while the node has left out an SSD")
+        self.assertTrue(late.stdout == data, "a command returned other bytes while the node serves one SSD less")
 
     def test_up_fails_while_the_array_does_not_serve_and_leaves_gnstord_there(self):
         up = self.up()
@@ -354,10 +354,10 @@ class Nodes(Programs):
         process = self.gateway(address)
         self.assertEqual(self.host(address, "flush", "write:1"), ["Success"] * 2)
         self.kill(process.pid)
-        self.assertEqual(record.read_bytes()[40], 1, "there are answers that no flush has settled")
+        self.assertEqual(record.read_bytes()[40], 1, "the record must say that there are answered writes without a flush")
         process = self.gateway(address)
-        self.assertEqual(self.host(address, "flush", "write:2"), ["Success"] * 2, "its SSDs are all there")
-        self.until(lambda: record.read_bytes()[40] == 1, "the write was answered, and is in no record")
+        self.assertEqual(self.host(address, "flush", "write:2"), ["Success"] * 2, "a flush must succeed while all SSDs are present")
+        self.until(lambda: record.read_bytes()[40] == 1, "the write was answered, but the record does not say so")
         self.kill(process.pid)
         # As if all SSDs had been replaced since: the record knows others, under an older map.
         known = bytearray(record.read_bytes())
@@ -449,7 +449,7 @@ class Nodes(Programs):
             percents = [int(percent) for _, percent in drawn]
             self.assertEqual(percents, sorted(percents))
             self.assertTrue(all(abs(bar.count(b"#") - 24 * int(percent) / 100) <= 1.3 for bar, percent in drawn), drawn)
-            self.assertTrue(shown.rstrip(b"\r\n").endswith(b"\r\x1b[K"), "the line is cleared at the end")
+            self.assertTrue(shown.rstrip(b"\r\n").endswith(b"\r\x1b[K"), "the progress line must be cleared at the end")
             count("bars", len(drawn))
         self.assertEqual((self.root / "back").stat().st_size, size)
         self.assertNotIn(b"\r", self.cli("cat", "long").stderr)
@@ -481,7 +481,7 @@ class Nodes(Programs):
             for command in (("up", *SMALL), ("down",)):
                 self.cli(*command, "--dir", folder, code=1, says="name of a node")
             self.assertEqual([path.name for path in folder.iterdir()], ["up.json"])
-            self.assertFalse(list(self.root.glob("stray*")), "a node outside of its array's folder")
+            self.assertFalse(list(self.root.glob("stray*")), "a node created files outside its array's folder")
 
     def node(self, index, address):
         process = subprocess.Popen([GNSTOR, "node", "--dir", str(self.root / f"n{index}"), "--listen", address, *SMALL],

@@ -10,7 +10,7 @@
 namespace gnstor::cli {
 namespace {
 
-TEST(ObjectStore, ANameThatLeadsOutOfTheFolderIsRefusedBeforeItIsAFiles) {
+TEST(ObjectStore, AnObjectNameThatLeavesTheFolderIsRefusedBeforeAFileIsCreated) {
     const ssd::testing::Scratch scratch;
     ArrayOptions options;
     options.directory = scratch / "store";

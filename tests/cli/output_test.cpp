@@ -6,7 +6,7 @@
 namespace gnstor::cli {
 namespace {
 
-TEST(Progress, IsABarWithWhatIsLeftWhereTheEndIsKnown) {
+TEST(Progress, ShowsABarAndTheRemainingTimeIfTheTotalIsKnown) {
     EXPECT_EQ(progress_text("put a", 0, 8u << 20, 0),
               "put a: [........................] 0 %, 0 B of 8 MiB, 0 B/s");
     const std::string half = progress_text("put a", 4u << 20, 8u << 20, 2);
@@ -17,13 +17,13 @@ TEST(Progress, IsABarWithWhatIsLeftWhereTheEndIsKnown) {
     EXPECT_EQ(all.find("left"), std::string::npos) << all;
 }
 
-TEST(Progress, IsWhatWasMovedWhereTheEndIsNotKnown) {
+TEST(Progress, ShowsTheBytesMovedIfTheTotalIsUnknown) {
     const std::string text = progress_text("get a", 4u << 20, ~0ull, 2);
     EXPECT_TRUE(text.starts_with("get a: 4 MiB, ")) << text;
     EXPECT_EQ(text.find('['), std::string::npos) << text;
 }
 
-TEST(Progress, NeverPassesItsEnd) {
+TEST(Progress, NeverExceedsItsTotal) {
     // A file that grows while it is read.
     const std::string text = progress_text("put a", 9u << 20, 8u << 20, 1);
     EXPECT_TRUE(text.starts_with("put a: [########################] 100 %")) << text;

@@ -94,7 +94,7 @@ class Programs(unittest.TestCase):
         fd = os.pidfd_open(pid)
         try:
             signal.pidfd_send_signal(fd, signal.SIGKILL)
-            self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], f"process {pid} was killed and is still there")
+            self.assertTrue(select.select([fd], [], [], DEADLINE_S)[0], f"process {pid} was killed but has not ended")
         finally:
             os.close(fd)
 
@@ -115,7 +115,7 @@ class Programs(unittest.TestCase):
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False)
         if done.returncode != 0:
             # A line of its own: ./run test shows those that begin so.
-            print(f"\nskipped: {self.id()}: no tmpfs may be mounted here ({done.stderr.decode().strip()})", flush=True)
+            print(f"\nskipped: {self.id()}: this machine does not allow mounting a tmpfs ({done.stderr.decode().strip()})", flush=True)
             return None
         self.mounts.append(place)
         return place

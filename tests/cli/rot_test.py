@@ -65,7 +65,7 @@ class Rot(Programs):
         store, found, newest = self.pages(slot)
         last, youngest = max(found, key=lambda each: (each[1].serial, each[0]))
         sequence = max(record.sequence for _, record in found)
-        self.assertLess(last % store.per_unit + len(blocks), store.per_unit, "no room behind the last page")
+        self.assertLess(last % store.per_unit + len(blocks), store.per_unit, "the last unit must have free pages")
         with open(self.dir / f"ssd-{slot}.store", "r+b") as file:
             for number, block in enumerate(blocks, 1):
                 page, data = last + number, self.random.randbytes(BLOCK)
@@ -158,7 +158,7 @@ class Rot(Programs):
             self.ask("down")
             self.forget_array()
         else:
-            self.fail("no drive is in doubt")
+            self.fail("no drive reports a doubtful block")
         there = self.data[:-BLOCK] + bytes(BLOCK)  # it was stored once
         back = self.write("back", b"as it was")
         self.cli("get", "data", back, code=1, says="'data': the newest version of 1 of its blocks is torn")
@@ -227,7 +227,7 @@ class Rot(Programs):
     def test_an_idle_array_leaves_nothing_in_doubt(self):
         self.begin()
         # Each service unit programs a page that closes its groups; nobody asks for it.
-        self.until(lambda: all(self.counters(slot)["young_units"] == 0 for slot in (0, 1)), "an idle drive did not close its groups")
+        self.until(lambda: all(self.counters(slot)["young_units"] == 0 for slot in (0, 1)), "an idle drive did not make its last groups of writes durable")
         self.kill_daemon()
         for slot in (0, 1):
             self.lose_power(slot)

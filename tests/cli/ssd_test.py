@@ -34,7 +34,7 @@ class Ssd(Programs):
             return None, None
         done = subprocess.run(["losetup", "-f", "--show", str(backing)], capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            print(f"no loop devices here ({done.stderr.strip()}): {self.id()} goes without")
+            print(f"this machine has no loop devices ({done.stderr.strip()}): {self.id()} runs without them")
             return None, None
         self.loops.append(done.stdout.strip())
         count("devices")
@@ -68,14 +68,14 @@ class Ssd(Programs):
         self.assertEqual(self.ask("ssd", "info", path)["incarnation"], first["incarnation"])
         self.assertIn("longer than 20", self.format(path, *SMALL, "--force", "--serial", "x" * 21, code=2)["message"])
         self.format(path, "--capacity", "1PiB", "--force", code=2)
-        self.assertEqual(self.ask("ssd", "info", path)["incarnation"], first["incarnation"], "a refused format has changed nothing")
+        self.assertEqual(self.ask("ssd", "info", path)["incarnation"], first["incarnation"], "a refused format must not change the store")
         second = self.format(path, *SMALL, "--force")
         self.assertEqual(second["replaced"], ["a GNStor store"])
         self.assertNotEqual(second["incarnation"], first["incarnation"])
         letter = self.write("letter", b"dear operator")
         self.assertIn("13 bytes", self.format(letter, *SMALL, code=1)["message"])
         self.assertEqual(letter.read_bytes(), b"dear operator")
-        self.assertEqual({p.name for p in self.root.iterdir()} - {"array", "store"}, {"s", "letter"}, "nothing is left behind")
+        self.assertEqual({p.name for p in self.root.iterdir()} - {"array", "store"}, {"s", "letter"}, "a refused command left files")
 
     def test_a_killed_format_stands_in_nobodys_way(self):
         path = self.root / "s"
@@ -96,7 +96,7 @@ class Ssd(Programs):
             try:
                 self.cli("ssd", command, path, **other)
             except PermissionError:  # a checkout that nobody else may enter
-                print(f"{self.id()}: asked as root")
+                print(f"{self.id()}: runs as root")
                 self.cli("ssd", command, path)
         self.assertEqual(path.read_bytes(), before)
 
@@ -120,7 +120,7 @@ class Ssd(Programs):
         good = self.ask("ssd", "check", store)
         self.assertEqual((good["damages"], good["mounted"]), (0, True))
         self.assertGreaterEqual(good["blocks"], len(data) // 4096)
-        self.assertEqual(store.read_bytes(), before, "looking changes nothing")
+        self.assertEqual(store.read_bytes(), before, "reading information must not change the store")
         self.assertIn(b"no damage", self.cli("ssd", "check", store).stdout)
         at = before.find(data[8192:12288])
         with open(store, "r+b") as f:
@@ -168,7 +168,7 @@ class Ssd(Programs):
             # Versions of CLI11 word a range as "1 to 1048574" or as "[1 - 1048574]".
             self.assertRegex(refused, r"\b1 (to|-) 1048574\b")
             self.assertIn(f"Value {bad} ", refused)
-        self.assertEqual(store.read_bytes(), before, "nothing is changed")
+        self.assertEqual(store.read_bytes(), before, "a refused command must not change the store")
         self.assertIn("--term", self.cli("ssd", "reset-term", store, code=2).stderr.decode())
         self.assertEqual(self.ask("ssd", "reset-term", store, "--term", "1")["term"], 1)
         self.ask("up")
@@ -206,7 +206,7 @@ class Ssd(Programs):
             return
         made = self.format(device, "--unit-pages", "64")
         self.assertLessEqual(made["store_bytes"], 64 << 20)
-        self.assertGreater(made["store_bytes"], (64 << 20) - (1 << 20), "it takes nearly all of the device")
+        self.assertGreater(made["store_bytes"], (64 << 20) - (1 << 20), "the store must use nearly all of the device")
         self.assertEqual(self.ask("ssd", "info", device)["serial"], made["serial"])
         self.assertEqual(self.ask("ssd", "check", device)["damages"], 0)
         self.assertEqual(self.ask("ssd", "recover", device)["pages_mapped"], 0)
@@ -220,7 +220,7 @@ class Ssd(Programs):
         refused = self.format(device, code=1)["message"]
         self.assertIn("ext4", refused)
         self.assertIn("holiday", refused)
-        self.assertNotIn(str(backing), refused, "the serial number is to be looked up, not copied")
+        self.assertNotIn(str(backing), refused, "the error must not print the serial number, so that the user looks it up")
         for words, code in ((("--force",), 2), (("--force", "--device-serial", "S"), 2), (("--device-serial", backing), 1)):
             self.format(device, *words, code=code)
             count("refusals")

@@ -139,8 +139,8 @@ class Store(Programs):
             self.assertNotIn(b"interrupted", self.objects("rm", "next").stderr + self.objects("ls").stderr)
             self.assertEqual({p.name for p in self.store.iterdir()}, {"records.db", "ssd-0.store", "ssd-1.store"})
             self.assertEqual(self.fetched("kept"), kept)
-        self.assertGreater(killed, 1, "no put was killed in its middle")
-        self.assertGreater(said, 0, "no interrupted put was spoken of")
+        self.assertGreater(killed, 1, "no put was killed during its transfer")
+        self.assertGreater(said, 0, "no command reported an interrupted put")
         count("kills", killed)
         self.objects("put", source)
         self.assertEqual(self.fetched("victim"), data)
@@ -191,7 +191,7 @@ class Store(Programs):
         self.to_stop.append(self.store)
         self.ask("up", "--dir", self.store)
         epoch = self.ask("volume", "show", "object", "--dir", self.store)["epoch"]
-        self.assertLess(epoch, 41 * 2000, "epochs of one life after the other grow by steps, not by factors")
+        self.assertLess(epoch, 41 * 2000, "epochs of successive volumes of one name must grow linearly")
 
     def test_a_new_drive_in_place_of_another_is_not_taken_for_it(self):
         data = self.random.randbytes(300_000)
@@ -199,15 +199,15 @@ class Store(Programs):
         store = self.store / "ssd-1.store"
         old = store.read_bytes()
         self.cli("ssd", "format", store, "--capacity", "64MiB", "--force")
-        self.assertTrue(self.fetched("object") == data, "its other replica is read")
+        self.assertTrue(self.fetched("object") == data, "the object must be read from its other replica")
         refused = self.objects("put", self.root / "object", "more", code=1, says="'more' was not stored: the SSD of slot 1 is missing")
-        self.assertNotIn(b"gnstord", refused.stderr, "none serves a store")
+        self.assertNotIn(b"gnstord", refused.stderr, "the error must not mention gnstord, which serves no store here")
         (self.store / "records.db").rename(self.root / "records.db")
         for words in (("cat", "object"), ("rm", "object"), ("ls",)):
             self.objects(*words, code=1, says="is new")
         (self.root / "records.db").rename(self.store / "records.db")
         store.write_bytes(old)
-        self.assertEqual(self.fetched("object"), data, "what was asked meanwhile has changed nothing")
+        self.assertEqual(self.fetched("object"), data, "the commands in between must not change the object")
 
     def test_a_put_that_an_absent_drive_refuses_removes_nothing_and_reads_nothing(self):
         self.objects("put", self.write("object", b"contents"), *SMALL)
@@ -282,7 +282,7 @@ class Store(Programs):
             self.assertEqual(done.stdout, data)
             reported += b"checksum" in done.stderr
             self.flip(path, at + 100)
-        self.assertEqual(reported, 1, "exactly one of the two is read first")
+        self.assertEqual(reported, 1, "the damaged replica must be reported exactly once, by the read that uses it")
 
     def test_an_array_of_which_one_store_is_damaged_is_read_from_the_others(self):
         contents = {"kept": b"kept" * 1000, "other": self.random.randbytes(70_000)}
@@ -316,7 +316,7 @@ class Store(Programs):
             path.unlink()
         for words in (("ls",), ("put", self.root / "kept", "new")):
             self.objects(*words, code=1, says="put them back into the folder")
-            self.assertEqual(self.stores(), [], "a new SSD has the name of a missing one")
+            self.assertEqual(self.stores(), [], "a new store has the file name of a missing one")
 
     def test_a_damaged_store_file_is_refused_with_its_name(self):
         self.objects("put", self.write("kept", b"kept" * 1000), *SMALL)
@@ -389,7 +389,7 @@ class Store(Programs):
         kept = self.random.randbytes(100_000)
         source = self.write("kept", kept)
         self.objects("put", source, *SMALL, code=1, says="File too large", preexec_fn=limit_files_to(1 << 20))
-        self.assertFalse(self.store.exists(), "remains of a store that could not be made")
+        self.assertFalse(self.store.exists(), "a store that could not be created left files")
         self.objects("put", source, *SMALL)
         # The limit is the stores' too: opening them writes.
         self.objects("get", "kept", self.root / "out", code=1, says="gnstor:", preexec_fn=limit_files_to(50_000))
@@ -425,7 +425,7 @@ class Store(Programs):
                 self.objects("get", "second", "-", code=1, says="is an older copy of itself")
             else:
                 for name, data in contents.items():
-                    self.assertTrue(self.fetched(name) == data, f"{name} from its other replica")
+                    self.assertTrue(self.fetched(name) == data, f"{name} must be read from its other replica")
             path.write_bytes(newest)
             for name, data in contents.items():
                 self.assertTrue(self.fetched(name) == data, name)

@@ -88,7 +88,7 @@ TEST_P(Buffers, LanesReadAndWriteThemWithoutACopyOnEveryChannel) {
     for (int i = 0; i < 40; ++i) GN_ASSERT_OK(client->map_buffer(4096));  // places are used again
 }
 
-TEST_P(Buffers, AreNotTakenBackWhileACommandNamesThem) {
+TEST_P(Buffers, CannotBeUnmappedWhileACommandUsesThem) {
     client::Buffer buffer = client->map_buffer(kBytes).value();
     // One that tries does not poll: nobody here has seen the answer.
     const gnstor::Token token =
@@ -101,7 +101,7 @@ TEST_P(Buffers, AreNotTakenBackWhileACommandNamesThem) {
     GN_ASSERT_OK(buffer.release());
 }
 
-TEST_P(Buffers, AbsurdSizesAreRefusedAndNothingIsLeftBehind) {
+TEST_P(Buffers, InvalidSizesAreRefusedAndNoMemoryStaysAllocated) {
     EXPECT_FALSE(client->map_buffer(0).ok());
     EXPECT_FALSE(client->map_buffer(~std::size_t{0}).ok());
     std::vector<client::Buffer> all;
@@ -113,7 +113,7 @@ TEST_P(Buffers, AbsurdSizesAreRefusedAndNothingIsLeftBehind) {
     GN_ASSERT_OK(client->map_buffer(4096));
 }
 
-TEST_P(Buffers, MemoryOfTheUsersOwnIsRegisteredWhereTheWireCanReachIt) {
+TEST_P(Buffers, UserMemoryIsRegisteredIfTheWireCanReachIt) {
     std::vector<std::byte> own(kBytes, std::byte{9});
     const auto registered = client->register_buffer(own.data(), own.size());
     EXPECT_EQ(registered.ok(), !GetParam());

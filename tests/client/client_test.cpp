@@ -34,7 +34,7 @@ class ClientTest : public ::testing::Test {
     std::uint64_t refused = 0;
 };
 
-TEST_F(ClientTest, WrongOptionsGetASentenceThatNamesTheRange) {
+TEST_F(ClientTest, WrongOptionsAreRefusedWithAnErrorThatNamesTheRange) {
     expect_refused([](ClientOptions& o) { o.channels = 0xFFFFFFFFu; }, "1 to 127");
     expect_refused([](ClientOptions& o) { o.channels = 128; }, "1 to 127");
     for (const std::uint32_t depth : {0u, 4u, 7u, 33u, 512u, 0xFFFFFFFFu})
@@ -163,7 +163,8 @@ TEST_F(ClientTest, BuffersAreRegisteredWithEveryChannelOrNone) {
     EXPECT_FALSE(client->register_buffer(base, 0).ok());
     EXPECT_FALSE(client->unregister_buffer(base).ok());
     for (std::uint32_t i = 0; i < 16; ++i) GN_ASSERT_OK(client->register_buffer(base + i * 65536, 65536));
-    EXPECT_FALSE(client->register_buffer(base + 16 * 65536, 65536).ok()) << "sixteen regions a channel";
+    EXPECT_FALSE(client->register_buffer(base + 16 * 65536, 65536).ok())
+        << "a channel has at most sixteen regions";
     std::fill_n(base, 65536, std::byte{3});
     for (std::uint32_t c = 0; c < 3; ++c) {
         const ChannelRef ch = client->channel(c).ref();
@@ -217,7 +218,7 @@ struct CountsCalls {
     void operator()(Status) const { ++*calls; }
 };
 
-TEST_F(ClientTest, CallbacksThatKernelsLeftBehindAreGivenUpByTheHostAndByTheClientsEnd) {
+TEST_F(ClientTest, PendingCallbacksOfExitedKernelsAreCancelledByTheHostAndWhenTheClientCloses) {
     auto client = rig.connect("owner", 2);
     auto volume = rig.volume(*client, "v", 64);
     const ChannelRef ch = client->channels()[1];
@@ -231,17 +232,18 @@ TEST_F(ClientTest, CallbacksThatKernelsLeftBehindAreGivenUpByTheHostAndByTheClie
     leave_one();
     leave_one();
     EXPECT_EQ(client->drop_callbacks().value(), 2u);
-    EXPECT_EQ(client->free_left_buffers().value(), 2u) << "a drive may still write there";
+    EXPECT_EQ(client->free_left_buffers().value(), 2u)
+        << "a buffer that a drive may still write to must stay allocated";
     GN_ASSERT_OK(client->quiesce(10'000));
     EXPECT_EQ(client->free_left_buffers().value(), 0u);
     rig.expect_clean(*client);
     leave_one();
     volume.reset();
     client.reset();
-    EXPECT_EQ(calls, 0u) << "what a callback points at may be gone";
+    EXPECT_EQ(calls, 0u) << "a cancelled callback must not run: its data may have been freed";
 }
 
-TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesTheRest) {
+TEST_F(ClientTest, MemoryInUseIsNotDeregisteredAndASecondCallDeregistersTheRest) {
     auto client = rig.connect("owner", 2);
     auto volume = rig.volume(*client, "v", 64);
     auto memory = simt::PinnedMemory::map(65536, simt::LanesKind::kCpu).value();
@@ -256,11 +258,11 @@ TEST_F(ClientTest, MemoryIsNotTakenBackFromAnyChannelInUseAndASecondCallTakesThe
     EXPECT_EQ(busy.error().code, Errc::kBusy);
     EXPECT_EQ(client->channels()[1].wait(kMe, token, late()), Status::kSuccess);
     GN_ASSERT_OK(client->unregister_buffer(memory.data()));
-    EXPECT_FALSE(client->unregister_buffer(memory.data()).ok()) << "nobody knows it any more";
+    EXPECT_FALSE(client->unregister_buffer(memory.data()).ok()) << "the memory is no longer registered";
     rig.expect_clean(*client);
 }
 
-TEST_F(ClientTest, WhileTheDaemonIsAwayControlCallsSaySoAndIoGoesOn) {
+TEST_F(ClientTest, WhileTheDaemonIsUnreachableControlCallsFailWithThatReasonAndIoContinues) {
     auto client = rig.connect("owner");
     auto volume = rig.volume(*client, "v", 16);
     rig.daemon->suspend();
@@ -276,8 +278,8 @@ TEST_F(ClientTest, WhileTheDaemonIsAwayControlCallsSaySoAndIoGoesOn) {
     std::vector<std::byte> data(4096, std::byte{2});
     GN_ASSERT_OK(volume->write(1, data));
     GN_ASSERT_OK(volume->set_byte_length(5000));
-    EXPECT_FALSE(volume->release().ok()) << "nobody heard of it";
-    EXPECT_FALSE(volume->release().ok()) << "still not";
+    EXPECT_FALSE(volume->release().ok()) << "the daemon did not receive the release";
+    EXPECT_FALSE(volume->release().ok()) << "the daemon still did not receive the release";
     rig.daemon->resume();
     GN_ASSERT_OK(volume->release());
     volume = client->open("v", OpenMode::kWrite).value();

@@ -45,7 +45,7 @@ struct Ring {
     }
 };
 
-TEST(FloorTracker, TheFloorIsTheLastBelowTheFirstThatIsNotResolved) {
+TEST(FloorTracker, TheFloorIsTheSequenceBelowTheFirstUnresolvedOne) {
     std::uint64_t looks = 0;
     for (std::uint64_t round = 0; round < 4; ++round) {
         SplitMix64 random(gnstor::test::run_seed() * 10 + round);
@@ -81,7 +81,7 @@ TEST(FloorTracker, TheFloorIsTheLastBelowTheFirstThatIsNotResolved) {
     gnstor::test::count("client_floor_looks", looks);
 }
 
-TEST(FloorTracker, AWordSaysThatAllAreResolvedByOneValueAlone) {
+TEST(FloorTracker, OnlyOneValueOfAWordMeansThatAllItsSequencesAreResolved) {
     Ring ring;
     const auto expect_all = [&] {
         for (const std::uint64_t w : {std::uint64_t{0}, std::uint64_t{1}, kResolvedWords - 1})
@@ -96,7 +96,7 @@ TEST(FloorTracker, AWordSaysThatAllAreResolvedByOneValueAlone) {
     }
 }
 
-TEST(FloorTracker, AnOpeningThatRunsAwayFromAnUnresolvedWriteKeepsItsFloor) {
+TEST(FloorTracker, AnUnresolvedWriteHoldsTheFloorHoweverManySequencesFollow) {
     Ring ring;
     ring.resolve(1, 6);
     ring.taken = 7;
@@ -104,19 +104,19 @@ TEST(FloorTracker, AnOpeningThatRunsAwayFromAnUnresolvedWriteKeepsItsFloor) {
     ring.resolve(8, kResolvedBits - 1);  // all but 7
     ring.taken = 7 + kResolvedBits - 1;
     EXPECT_EQ(ring.look(), 6u);
-    EXPECT_FALSE(ring.tracker.overrun()) << "6 and all of a ring";
+    EXPECT_FALSE(ring.tracker.overrun()) << "sequence 6 and a whole ring above it fit";
     ring.taken += 1;  // on the bit of 7, and not resolved either
     EXPECT_EQ(ring.look(), 6u);
     EXPECT_TRUE(ring.tracker.overrun());
-    EXPECT_EQ(ring.look(), 6u) << "the bits look as if both were resolved";
+    EXPECT_EQ(ring.look(), 6u) << "the bits of the reused word must not count for the old sequence";
     ring.resolve(7);
     EXPECT_EQ(ring.look(), 6u);
     ring.resolve(ring.taken);
-    EXPECT_EQ(ring.look(), ring.taken) << "every word says so";
+    EXPECT_EQ(ring.look(), ring.taken) << "all sequences are resolved";
     EXPECT_FALSE(ring.tracker.overrun());
 }
 
-TEST(FloorTracker, OneThatWasAskedTooSeldomFindsTheFloorAgainWhileLanesGoOn) {
+TEST(FloorTracker, ATrackerPolledTooRarelyFindsTheFloorAgainWhileLanesContinueToWrite) {
     Ring ring;
     ring.taken = kResolvedBits + 100'000;
     ring.resolve(1, ring.taken - 50);
@@ -135,7 +135,7 @@ TEST(FloorTracker, OneThatWasAskedTooSeldomFindsTheFloorAgainWhileLanesGoOn) {
 /// Threads take and resolve as lanes do. Each says which of its sequences it holds open, after it took it and
 /// until just before it resolves it: what stands there before a look and after it was open all the while, and
 /// no floor may have passed it.
-TEST(FloorTracker, NeverPassesWhatIsUnderWayWhileLanesGoOn) {
+TEST(FloorTracker, NeverPassesAWriteInFlightWhileLanesContinueToWrite) {
     constexpr std::size_t kThreads = 3;
     constexpr std::uint64_t kOperations = 60'000;
     Ring ring;

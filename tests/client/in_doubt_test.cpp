@@ -90,7 +90,7 @@ TEST_F(FloorOfCalls, AChangeThatOneReplicaMadeAndTheOtherRefusedHoldsIt) {
             serve();
             ASSERT_EQ(v.write(kMe, ch, 1, 1, buffer, late()), Status::kSuccess);
             EXPECT_EQ(floor(), 0u) << nvme::status_name(s) << " by replica " << rank;
-            EXPECT_EQ(words[gnor::kResolvedWords], 1u) << "the opening knows that it is for good";
+            EXPECT_EQ(words[gnor::kResolvedWords], 1u) << "the refusal is final and must be counted";
         }
 }
 
@@ -110,7 +110,7 @@ TEST_F(FloorOfCalls, SeveralBlocksMayHaveBeenBegunWhereADriveIsFull) {
     EXPECT_EQ(floor(), 0u);
 }
 
-TEST_F(FloorOfCalls, SuccessResolvesWhateverAttemptsBeforeItMet) {
+TEST_F(FloorOfCalls, ASuccessfulRetryResolvesTheWriteDespiteEarlierFailures) {
     replica(0, 1).set_rule([n = 0](const nvme::Command&, const IoFields&) mutable {
         return n++ < 3 ? Decision{Decision::kRefuse, Status::kBusy, 0} : Decision{};
     });
@@ -118,7 +118,7 @@ TEST_F(FloorOfCalls, SuccessResolvesWhateverAttemptsBeforeItMet) {
     EXPECT_EQ(floor(), 1u);
 }
 
-TEST_F(FloorOfCalls, WhatAnEarlierAttemptLeftBehindIsNotForgotten) {
+TEST_F(FloorOfCalls, AnEarlierAttemptThatMayHaveWrittenKeepsTheWriteUnresolved) {
     replica(0, 1).set_rule(always(Status::kBusy));
     ends_with(Status::kBusy, [&](Deadline end) {
         replica(0, 0).set_rule([n = 0](const nvme::Command&, const IoFields&) mutable {
@@ -202,22 +202,22 @@ TEST_F(FloorOfLaterEnds, TokensCallbacksAndBatchesAreResolvedWhenTheyEnd) {
     rig.expect_clean(16);
 }
 
-TEST_F(FloorOfLaterEnds, AndAreInDoubtWhereReplicasMayDiffer) {
+TEST_F(FloorOfLaterEnds, RequestsWhoseReplicasMayDifferStayInDoubt) {
     for (int way = 0; way < kWays; ++way) {
         begin();
         for (const std::uint32_t rank : {0u, 1u}) replica(0, rank).set_rule(always(Status::kStaleMap));
         EXPECT_EQ(send(way, 0, 1), Status::kStaleMap);
-        EXPECT_EQ(floor(), 1u) << "no drive has it, way " << way;
+        EXPECT_EQ(floor(), 1u) << "no drive has executed the write; kind of call " << way;
         replica(0, 0).set_rule({});
         EXPECT_EQ(send(way, 0, 1), Status::kStaleMap);
         serve();
         EXPECT_EQ(send(way, 0, 1), Status::kSuccess);
-        EXPECT_EQ(floor(), 1u) << "one drive has it, way " << way;
+        EXPECT_EQ(floor(), 1u) << "one drive has executed the write; kind of call " << way;
         EXPECT_EQ(words[gnor::kResolvedWords], 1u);
     }
 }
 
-TEST_F(FloorOfLaterEnds, WhatWasNotSentIsResolvedAndWhatIsDroppedIsInDoubt) {
+TEST_F(FloorOfLaterEnds, UnsentRequestsAreResolvedAndDroppedOnesStayInDoubt) {
     const simt::Lane lane{};
     int local = 0;
     EXPECT_EQ(v.try_write_async(lane, ch, 0, 1, &local).status, Status::kNotRegistered);

@@ -71,7 +71,7 @@ class LostNode : public ::testing::Test {
     std::vector<std::byte> data = std::vector<std::byte>(kBlocks * nvme::kBlockBytes, std::byte{0x5A});
 };
 
-TEST_F(LostNode, WhatItHasTakenAndNotAnsweredIsReadFromTheOtherReplica) {
+TEST_F(LostNode, ReadsThatItReceivedButDidNotAnswerAreServedByTheOtherReplica) {
     const std::uint64_t block = block_at(kSsdsOfNode);
     ASSERT_LT(block, kBlocks) << "no chunk is read from the second node";
     std::vector<std::byte> back(kChunkBytes);

@@ -51,14 +51,15 @@ class OpeningFloorTest : public ::testing::Test {
     client::FloorTracker tracker;
 };
 
-TEST_F(OpeningFloorTest, TrimsAreForgottenByTheDrivesWithoutAnotherOpening) {
+TEST_F(OpeningFloorTest, DrivesDropTombstonesOfTrimsWithoutAReopening) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();
     const ChannelRef ch = client->channel(0).ref();
     for (std::uint32_t i = 0; i < 200; ++i) ASSERT_EQ(v.trim(kMe, ch, 16 * i, 3, late()), Status::kSuccess);
     EXPECT_EQ(floor_of(v), 200u);
-    EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones() << " are left";
+    EXPECT_TRUE(eventually([&] { return tombstones() == 0; }))
+        << tombstones() << " tombstones are left on the drives";
     std::vector<std::byte> data(kBlock, std::byte{5}), back(kBlock);
     ASSERT_EQ(v.write(kMe, ch, 16, 1, data.data(), late()), Status::kSuccess);
     ASSERT_EQ(v.read(kMe, ch, 16, 1, back.data(), late()), Status::kSuccess);
@@ -66,7 +67,7 @@ TEST_F(OpeningFloorTest, TrimsAreForgottenByTheDrivesWithoutAnotherOpening) {
     rig.expect_clean(*client);
 }
 
-TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyComeAfterIt) {
+TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyWritesFollow) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();
@@ -78,21 +79,22 @@ TEST_F(OpeningFloorTest, AnUnresolvedWriteHoldsTheFloorHoweverManyComeAfterIt) {
     // The drives have been told of all that they may know: two replicas have the last trim, and no more.
     EXPECT_TRUE(eventually([&] { return tombstones() == 2; })) << tombstones();
     std::vector<std::byte> data(kBlock, std::byte{5}), back(kBlock);
-    EXPECT_EQ(write_late(v, ch, held, 200, data.data()), Status::kSuccess) << "no drive refuses it";
+    EXPECT_EQ(write_late(v, ch, held, 200, data.data()), Status::kSuccess)
+        << "drives must accept a sequence above the floor";
     EXPECT_EQ(write_late(v, ch, held, 100, data.data()), Status::kSuccess);
     ASSERT_EQ(v.read(kMe, ch, 200, 1, back.data(), late()), Status::kSuccess);
     EXPECT_EQ(back, data);
     ASSERT_EQ(v.read(kMe, ch, 100, 1, back.data(), late()), Status::kSuccess);
-    EXPECT_EQ(back, std::vector<std::byte>(kBlock)) << "the trim was newer";
+    EXPECT_EQ(back, std::vector<std::byte>(kBlock)) << "the trim was newer than the write";
     v.resolve(held, 1);
     EXPECT_EQ(floor_of(v), *v.last_sequence);
     EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones();
     EXPECT_EQ(write_late(v, ch, held, 300, data.data()), Status::kCommandSequenceError)
-        << "the drives know that nobody sends it any more";
+        << "drives must refuse a sequence below the floor";
     rig.expect_clean(*client);
 }
 
-TEST_F(OpeningFloorTest, AWriteWhoseEndIsUnknownHoldsItAndOneThatWasNotSentDoesNot) {
+TEST_F(OpeningFloorTest, AWriteOfUnknownOutcomeHoldsTheFloorAndAnUnsentWriteDoesNot) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const VolumeRef v = volume->ref();
@@ -112,7 +114,7 @@ TEST_F(OpeningFloorTest, AWriteWhoseEndIsUnknownHoldsItAndOneThatWasNotSentDoesN
     volume = client->open("v", client::OpenMode::kWrite).value();
     tracker = {};
     ASSERT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
-    EXPECT_EQ(floor_of(volume->ref()), 1u) << "another opening begins anew";
+    EXPECT_EQ(floor_of(volume->ref()), 1u) << "a new opening starts with a new floor";
 }
 
 TEST_F(OpeningFloorTest, ADriveThatDoesNotHaveTheVolumeCostsTheOthersNothing) {
@@ -131,7 +133,8 @@ TEST_F(OpeningFloorTest, ADriveThatDoesNotHaveTheVolumeCostsTheOthersNothing) {
         ++trimmed;
     }
     EXPECT_GT(trimmed, 50u);
-    EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones() << " are left";
+    EXPECT_TRUE(eventually([&] { return tombstones() == 0; }))
+        << tombstones() << " tombstones are left on the drives";
 }
 
 TEST_F(OpeningFloorTest, ManyRequestsOfOneCallAndTransfersOfTheHostAreResolvedTogether) {

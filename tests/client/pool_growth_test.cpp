@@ -1,5 +1,5 @@
-// pool_growth_test.cpp: pools of a client's channels grow by its proxy while lanes run, up to the limit, and
-// not where none is wanted; absurd limits are refused with a sentence. Against a whole array.
+// pool_growth_test.cpp: pools of a client's channels grow by its host thread while lanes run, up to the
+// limit, and not where none is wanted; absurd limits are refused with a sentence. Against a whole array.
 #include "embedded/bench.hpp"
 #include "gnor/pool_cases.hpp"
 #include "support/count.hpp"
@@ -15,7 +15,7 @@ Deadline soon() {
     return Deadline::in_ns(50'000'000);
 }
 
-class PoolGrowthByProxy : public ::testing::Test {
+class PoolGrowthByHostThread : public ::testing::Test {
   protected:
     Result<std::unique_ptr<client::Client>> try_connect(std::uint64_t bytes, std::uint64_t bytes_max) {
         ClientOptions o;
@@ -46,7 +46,7 @@ class PoolGrowthByProxy : public ::testing::Test {
     std::unique_ptr<client::Client> client;
 };
 
-TEST_F(PoolGrowthByProxy, LanesThatWaitGetMemoryAndDoIoWithIt) {
+TEST_F(PoolGrowthByHostThread, WaitingLanesGetNewPoolMemoryAndDoIoWithIt) {
     connect(kSmall, 4u << 20);
     constexpr std::uint32_t kWarps = 64;
     auto volume = rig.volume(*client, "v", kWarps * 512);
@@ -69,7 +69,7 @@ TEST_F(PoolGrowthByProxy, LanesThatWaitGetMemoryAndDoIoWithIt) {
     count("client_pool_growths", 4);
 }
 
-TEST_F(PoolGrowthByProxy, ItEndsAtTheLimitAndADeadlineEndsTheWait) {
+TEST_F(PoolGrowthByHostThread, GrowthEndsAtTheLimitAndADeadlineEndsTheWait) {
     connect(kSmall, 1u << 20);
     const auto runs = take_all(1u << 20);
     auto status = Status::kSuccess;
@@ -80,14 +80,14 @@ TEST_F(PoolGrowthByProxy, ItEndsAtTheLimitAndADeadlineEndsTheWait) {
     rig.expect_clean(*client);
 }
 
-TEST_F(PoolGrowthByProxy, FourTimesIsTheLimitWhereNoneIsNamed) {
+TEST_F(PoolGrowthByHostThread, TheDefaultLimitIsFourTimesTheInitialSize) {
     connect(kSmall, 0);
     give_all(take_all(4 * kSmall));
     EXPECT_EQ(client->channel(0).pool_bytes(), 4 * kSmall);
     rig.expect_clean(*client);
 }
 
-TEST_F(PoolGrowthByProxy, APoolWithItsLimitAtItsSizeStays) {
+TEST_F(PoolGrowthByHostThread, APoolWhoseLimitIsItsSizeDoesNotGrow) {
     connect(kSmall, kSmall);
     const auto runs = take_all(kSmall);
     EXPECT_EQ(channel().alloc(kMe, 1, soon()), nullptr);
@@ -96,7 +96,7 @@ TEST_F(PoolGrowthByProxy, APoolWithItsLimitAtItsSizeStays) {
     rig.expect_clean(*client);
 }
 
-TEST_F(PoolGrowthByProxy, AbsurdLimitsGetASentence) {
+TEST_F(PoolGrowthByHostThread, InvalidLimitsAreRefusedWithAnErrorMessage) {
     for (const std::uint64_t most : {kSmall - 1, kSmall + 1, ~std::uint64_t{0}, std::uint64_t{1} << 50}) {
         const auto refused = try_connect(kSmall, most);
         ASSERT_FALSE(refused.ok()) << most;

@@ -35,7 +35,7 @@ class Renewal : public ::testing::Test {
     std::vector<std::byte> data = std::vector<std::byte>(kBlock, std::byte{5});
 };
 
-TEST_F(Renewal, TheOpeningGoesOnInTheNextEpochAndDrivesForget) {
+TEST_F(Renewal, TheOpeningContinuesInTheNextEpochAndDrivesDropItsTombstones) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -52,14 +52,15 @@ TEST_F(Renewal, TheOpeningGoesOnInTheNextEpochAndDrivesForget) {
     EXPECT_EQ(before.write(kMe, ch, 1, 1, data.data(), late()), Status::kStaleEpoch);
     const VolumeRef now = volume->ref();
     for (std::uint32_t i = 0; i < 200; ++i) ASSERT_EQ(now.trim(kMe, ch, 16 * i, 4, late()), Status::kSuccess);
-    EXPECT_TRUE(eventually([&] { return tombstones() == 0; })) << tombstones() << " are left";
+    EXPECT_TRUE(eventually([&] { return tombstones() == 0; }))
+        << tombstones() << " tombstones are left on the drives";
     EXPECT_FALSE(volume->floor_is_held());
     EXPECT_TRUE(volume->lease_held());
     GN_ASSERT_OK(volume->release());
     rig.expect_clean(*client);
 }
 
-TEST_F(Renewal, NeverPassesAnotherOpening) {
+TEST_F(Renewal, NeverRenewsAboveANewerOpening) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -73,7 +74,7 @@ TEST_F(Renewal, NeverPassesAnotherOpening) {
     EXPECT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kStaleEpoch);
 }
 
-TEST_F(Renewal, WaitsForWhatKernelsLeftUnderWay) {
+TEST_F(Renewal, WaitsForCommandsThatExitedKernelsLeftInFlight) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -87,7 +88,7 @@ TEST_F(Renewal, WaitsForWhatKernelsLeftUnderWay) {
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
 }
 
-TEST_F(Renewal, AnEndThatComesAfterTheVolumeIsGoneTouchesNothing) {
+TEST_F(Renewal, ACompletionAfterTheVolumeIsDestroyedTouchesNoMemory) {
     auto client = rig.connect("writer");
     auto volume = rig.volume(*client, "v", 4096);
     const ChannelRef ch = client->channel(0).ref();
@@ -112,7 +113,7 @@ class LosesAnswers final : public MapOverlay {
     int before = 0, after = 0;
 };
 
-TEST_F(Renewal, AnAnswerThatIsLostIsAskedForAgain) {
+TEST_F(Renewal, ARenewalWhoseAnswerIsLostIsRepeated) {
     LosesAnswers control(*rig.daemon);
     client::ClientOptions o;
     o.name = "writer";
@@ -130,7 +131,7 @@ TEST_F(Renewal, AnAnswerThatIsLostIsAskedForAgain) {
     EXPECT_TRUE(volume->renewing());
     GN_ASSERT_OK(volume->renew());
     EXPECT_FALSE(volume->renewing());
-    EXPECT_EQ(volume->ref().epoch, first + 3) << "two epochs were begun that nobody used";
+    EXPECT_EQ(volume->ref().epoch, first + 3) << "two epochs were opened in between without being used";
     EXPECT_EQ(volume->ref().write(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
     // One that somebody else had meanwhile is not taken back.
     control.after = 1;
@@ -164,7 +165,7 @@ void carry_out(OpeningFloor& floor, std::uint64_t count) {
     gnor::mark_resolved(floor.resolved(false), first, count);
 }
 
-TEST(OpeningFloorTells, AllButThoseThatDoNotTakeItWhichAreAskedAgainLater) {
+TEST(OpeningFloorTells, EverySsdOfTheFloorAndRepeatsItForSsdsThatDidNotAccept) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     Ssds ssds(3);
     auto now = OpeningFloor::Clock::now();
@@ -188,7 +189,7 @@ TEST(OpeningFloorTells, AllButThoseThatDoNotTakeItWhichAreAskedAgainLater) {
     EXPECT_FALSE(ssds.publish(*floor, now)) << "another opening has the volume";
 }
 
-TEST(OpeningFloorTells, AnSsdThatHangsKeepsNobodyFromLooking) {
+TEST(OpeningFloorTells, AnSsdThatHangsDoesNotBlockThreadsThatReadTheFloor) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     std::binary_semaphore asked{0}, go{0};
     carry_out(*floor, 10);
@@ -211,7 +212,7 @@ TEST(OpeningFloorTells, AnSsdThatHangsKeepsNobodyFromLooking) {
     telling.join();
 }
 
-TEST(OpeningFloorTells, WhyItDoesNotMove) {
+TEST(OpeningFloorTells, WhyTheFloorDoesNotAdvance) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     auto now = OpeningFloor::Clock::now();
     const auto look_late = [&] {
@@ -222,7 +223,7 @@ TEST(OpeningFloorTells, WhyItDoesNotMove) {
         EXPECT_EQ(floor->look_at(now, 1), "") << "once";
         return said;
     };
-    EXPECT_EQ(look_late(), "") << "an opening at rest";
+    EXPECT_EQ(look_late(), "") << "an idle opening has nothing to report";
     *floor->last_sequence(false) = 1;
     EXPECT_NE(look_late().find("write 1 of this opening has not ended"), std::string::npos);
     gnor::mark_resolved(floor->resolved(false), 1, 1);

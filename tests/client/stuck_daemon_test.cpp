@@ -51,7 +51,7 @@ class StuckDaemon final : public client::ControlPlane {
     std::binary_semaphore stuck_{0}, go_{0};
 };
 
-TEST(StuckDaemon, KeepAlivesGoOnWhileARenewalIsNotAnswered) {
+TEST(StuckDaemon, KeepAlivesContinueWhileARenewalIsUnanswered) {
     ArrayRig rig;
     StuckDaemon stuck(*rig.control);
     client::ClientOptions o;
@@ -70,7 +70,7 @@ TEST(StuckDaemon, KeepAlivesGoOnWhileARenewalIsNotAnswered) {
     const std::uint64_t deadline = simt::now_ns() + kLongNs / 2;
     while (rig.node->describe(0).capsules < before + 2 && simt::now_ns() < deadline)
         std::this_thread::yield();
-    EXPECT_GE(rig.node->describe(0).capsules, before + 2) << "no keep-alives";
+    EXPECT_GE(rig.node->describe(0).capsules, before + 2) << "the node received no keep-alives";
     std::vector<std::byte> data(nvme::kBlockBytes, std::byte{2});
     EXPECT_TRUE(volume->write(1, data).ok());
     stuck.let_go();

@@ -62,7 +62,7 @@ TEST_F(Transfers, AReadThatTimedOutWritesNothingIntoTheCallersMemoryLater) {
     rig.expect_clean(*client);
 }
 
-TEST_F(Transfers, AWriteThatTimedOutStoresNothingThatWasPutThereLater) {
+TEST_F(Transfers, AWriteThatTimedOutStoresNoBytesThatTheCallerPutInTheBufferLater) {
     for (const std::uint32_t blocks : {1u, kBlocks}) {  // in the capsule, and fetched by the SSD
         std::vector<std::byte> mine(data.size()), back(data.size());
         fill(mine, 2);
@@ -78,14 +78,14 @@ TEST_F(Transfers, AWriteThatTimedOutStoresNothingThatWasPutThereLater) {
         eventually([&] { return volume->read(0, back); });
         for (std::uint32_t b = 0; b < kBlocks; ++b) {
             const auto* words = reinterpret_cast<const std::uint64_t*>(back.data() + std::size_t{b} * 4096);
-            EXPECT_TRUE(is_whole(words, 7, b)) << "block " << b << " holds bytes that nobody wrote";
+            EXPECT_TRUE(is_whole(words, 7, b)) << "block " << b << " holds bytes that no write sent";
             EXPECT_TRUE(words[0] == tag_of(0, 1) || words[0] == tag_of(0, 2)) << "block " << b;
         }
     }
     rig.expect_clean(*client);
 }
 
-TEST_F(Transfers, TheNextOneResetsTheQueuePairsThatStillOweAnswers) {
+TEST_F(Transfers, TheNextTransferResetsQueuePairsWithCommandsUnanswered) {
     std::vector<std::byte> back(data.size());
     const std::uint64_t before = rig.nic->counters().error_completions;
     Hold hold(ssds());
@@ -95,7 +95,7 @@ TEST_F(Transfers, TheNextOneResetsTheQueuePairsThatStillOweAnswers) {
         const auto deadline = late();
         while (rig.nic->counters().error_completions == before && !deadline.passed())
             std::this_thread::yield();
-        EXPECT_GT(rig.nic->counters().error_completions, before) << "nothing was reset";
+        EXPECT_GT(rig.nic->counters().error_completions, before) << "no queue pair was reset";
         hold.release();
     });
     const auto second = volume->read(0, back);

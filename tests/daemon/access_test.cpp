@@ -26,7 +26,7 @@ namespace {
 
 const std::string kToken = "0123456789abcdef";
 
-TEST(Access, OnlyTheWholeTokenOpens) {
+TEST(Access, OnlyTheCompleteTokenGrantsAccess) {
     EXPECT_TRUE(same_secret(kToken, kToken));
     EXPECT_TRUE(same_secret("", ""));
     for (std::size_t i = 0; i < kToken.size(); ++i)
@@ -39,7 +39,7 @@ TEST(Access, OnlyTheWholeTokenOpens) {
     EXPECT_FALSE(same_secret(kToken, kToken + "0"));
 }
 
-TEST(Access, ARequestBringsItAsABearer) {
+TEST(Access, TheTokenIsReadFromTheBearerHeader) {
     const auto status = [](std::string_view authorization, std::string_view path = "/v1/status",
                            std::string_view origin = "", std::string_view token = kToken) {
         const auto refused = refuse_access(path, authorization, origin, token);
@@ -57,12 +57,12 @@ TEST(Access, ARequestBringsItAsABearer) {
         EXPECT_EQ(status(bad), 401) << bad;
     EXPECT_EQ(status("", "/healthz"), 200);
     EXPECT_EQ(status("", "/healthz/"), 401);
-    EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket wants none";
+    EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket needs no token";
     EXPECT_EQ(status("Bearer " + kToken, "/v1/status", "http://evil.example"), 403);
     EXPECT_EQ(status("", "/v1/status", "null", ""), 403);
 }
 
-TEST(Access, WhatMayBeATokenIsKnown) {
+TEST(Access, ValidTokensAreDistinguishedFromInvalidOnes) {
     EXPECT_TRUE(is_token(kToken));
     EXPECT_TRUE(is_token("-._~+/=-._~+/=-._~+/="));
     for (const std::string& bad : {std::string(), std::string(15, 'a'), std::string(257, 'a'), kToken + " x",
@@ -82,7 +82,7 @@ class TokenFileTest : public ::testing::Test {
     fs::path dir, file;
 };
 
-TEST_F(TokenFileTest, IsMadeOnceReadableByItsUserAloneAndStays) {
+TEST_F(TokenFileTest, IsCreatedOnceWithModeOwnerOnlyAndIsKept) {
     EXPECT_EQ(read_token(file).error().code, Errc::kNotFound);
     const auto old_mask = ::umask(0);
     const auto made = read_or_make_token(file);
@@ -99,7 +99,7 @@ TEST_F(TokenFileTest, IsMadeOnceReadableByItsUserAloneAndStays) {
     EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1) << "remains";
 }
 
-TEST_F(TokenFileTest, IsNotWrittenThroughWhatSomebodyPutInItsWay) {
+TEST_F(TokenFileTest, IsNotWrittenThroughALinkOrIntoAFileThatAlreadyExists) {
     const fs::path beside = file.string() + "." + std::to_string(::getpid()), bait = dir / "bait";
     std::ofstream(bait) << "precious";
     fs::create_symlink(bait, beside);
@@ -116,7 +116,7 @@ TEST_F(TokenFileTest, IsNotWrittenThroughWhatSomebodyPutInItsWay) {
     EXPECT_EQ(seen, "opened by another, who goes on reading");
 }
 
-TEST_F(TokenFileTest, ThatOthersMayReadOrThatHoldsNoneIsRefused) {
+TEST_F(TokenFileTest, IsRefusedIfOthersMayReadItOrIfItHoldsNoToken) {
     ASSERT_TRUE(read_or_make_token(file).ok());
     for (const mode_t mode : {0640u, 0604u, 0660u, 0601u}) {
         ::chmod(file.c_str(), mode);
@@ -154,7 +154,7 @@ class AccessOverHttp : public TokenFileTest {
     std::unique_ptr<Api> api;
 };
 
-TEST_F(AccessOverHttp, TcpAnswersWhoBringsTheTokenAndNobodyElse) {
+TEST_F(AccessOverHttp, TcpServesOnlyRequestsThatCarryTheToken) {
     HttpServerOptions options;
     EXPECT_EQ(HttpServer::start(*api, options).error().code, Errc::kInvalidArgument) << "TCP without a token";
     options.token = kToken;
@@ -173,10 +173,10 @@ TEST_F(AccessOverHttp, TcpAnswersWhoBringsTheTokenAndNobodyElse) {
         EXPECT_EQ(c.register_client("mallory").error().code, Errc::kPermission);
         EXPECT_EQ(c.delete_volume(1, "v").error().code, Errc::kPermission);
     }
-    EXPECT_EQ(control->inspect().clients.size(), 1u) << "what was refused was carried out";
+    EXPECT_EQ(control->inspect().clients.size(), 1u) << "a refused request was executed";
 }
 
-TEST_F(AccessOverHttp, TheUnixSocketHasTheModeThatWasAskedForAndWantsNoToken) {
+TEST_F(AccessOverHttp, TheUnixSocketHasTheRequestedModeAndNeedsNoToken) {
     HttpServerOptions options;
     options.socket = dir / "s";
     for (const unsigned mode : {0600u, 0660u}) {

@@ -50,7 +50,8 @@ class ApiTest : public ::testing::Test {
             const json& responses = spec->at("responses");
             const std::string code = std::to_string(response.status);
             EXPECT_TRUE(responses.contains(code))
-                << request.method << " " << request.target << " answers undeclared " << code;
+                << request.method << " " << request.target
+                << " answers with a status that the document does not declare: " << code;
             if (responses.contains(code)) {
                 const json& schema = responses.at(code).at("content").begin().value().at("schema");
                 const auto good = check_schema(document, schema, answer, "answer");
@@ -95,7 +96,7 @@ class ApiTest : public ::testing::Test {
     std::uint64_t requests = 0;
 };
 
-TEST_F(ApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
+TEST_F(ApiTest, EveryDocumentedOperationHasAHandlerAndEveryHandlerIsDocumented) {
     std::set<std::string> declared, handled;
     for (const auto& [path, methods] : document.at("paths").items())
         for (const auto& [method, spec] : methods.items())
@@ -105,7 +106,7 @@ TEST_F(ApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
     EXPECT_GE(declared.size(), 15u);
 }
 
-TEST_F(ApiTest, EveryReferenceOfTheDocumentLeadsSomewhereAndEverySchemaIsUsed) {
+TEST_F(ApiTest, EveryReferenceOfTheDocumentResolvesAndEverySchemaIsUsed) {
     std::set<std::string> used;
     const std::function<void(const json&)> walk = [&](const json& node) {
         if (node.is_object() && node.contains("$ref")) {
@@ -191,7 +192,7 @@ TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
                                      .substr(21);
         const json& schema = document.at("components").at("schemas").at(name);
         EXPECT_EQ(body.size(), schema.at("properties").size())
-            << target << ": a field of the document is not tried here";
+            << target << ": the document has a field that this test does not try";
         for (const auto& [field, value] : body.items()) {
             for (const json& bad : wrong) {
                 if (bad.is_boolean() && value.is_boolean()) continue;
@@ -216,7 +217,7 @@ TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
     EXPECT_GE(requests, 150u);
 }
 
-TEST_F(ApiTest, GarbageIsRefusedWithASentence) {
+TEST_F(ApiTest, GarbageIsRefusedWithAnErrorMessage) {
     make_volume();
     const auto post = [&](int status, const std::string& body, const std::string& type = "application/json") {
         return raw(status, {"POST", "/v1/volumes", type, body});
@@ -251,10 +252,10 @@ TEST_F(ApiTest, GarbageIsRefusedWithASentence) {
         raw(400, {"DELETE", std::string("/v1/volumes/v?") + query, "", ""});
     raw(400, {"GET", "/healthz?verbose=1", "", ""});
     raw(400, {"GET", "/healthz", "application/json", "{}"});
-    EXPECT_EQ(control->list_volumes()->size(), 1u) << "nothing of all this changed anything";
+    EXPECT_EQ(control->list_volumes()->size(), 1u) << "a refused request changed a volume";
 }
 
-TEST_F(ApiTest, RandomDamageToGoodRequestsNeverSurprises) {
+TEST_F(ApiTest, RandomlyDamagedRequestsGetOnlyDeclaredAnswers) {
     make_volume();
     SplitMix64 random(20261120);
     const std::vector<Request> good = {

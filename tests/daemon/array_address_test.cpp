@@ -20,7 +20,7 @@ TEST(ArrayAddress, NamesASocketOrAHostAndPort) {
     EXPECT_EQ(parse_host_port("127.0.0.1:0", true)->port, 0);
 }
 
-TEST(ArrayAddress, AnythingElseIsRefusedWithWhatToWrite) {
+TEST(ArrayAddress, AnythingElseIsRefusedWithTheAcceptedForms) {
     for (const char* bad : {"",
                             "unix:",
                             "http://",

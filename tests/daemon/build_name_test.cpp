@@ -9,13 +9,13 @@
 namespace gnstor::daemon {
 namespace {
 
-TEST(BuildName, IsAVersionAndTheCommitThatGitTells) {
+TEST(BuildName, IsAVersionAndTheGitCommit) {
     EXPECT_TRUE(std::regex_match(std::string(build_name()),
                                  std::regex(R"(\d+\.\d+\.\d+(\+[0-9a-f]{12,64}(\.dirty\.[0-9a-f]{8})?)?)")))
         << build_name();
 }
 
-TEST(BuildName, TellsCommitsApartAndForgivesWhoDoesNotSayIts) {
+TEST(BuildName, DistinguishesCommitsAndAcceptsAMissingCommit) {
     EXPECT_TRUE(same_build("1.2.3+abc", "1.2.3+abc"));
     EXPECT_FALSE(same_build("1.2.3+abc", "1.2.3+abd"));
     EXPECT_FALSE(same_build("1.2.3+abc", "1.2.3+abc.dirty"));

@@ -109,7 +109,7 @@ TEST_F(FailureDomains, DomainsOutliveARestartAndALostStore) {
     EXPECT_EQ(chunks_on_one_node(*volume), 0u);
 }
 
-TEST_F(FailureDomains, AnArrayThatWasBegunBySsdStaysSoWithAndWithoutItsStore) {
+TEST_F(FailureDomains, AnArrayCreatedWithADomainPerSsdKeepsThatWithAndWithoutItsStore) {
     begin_as_before();
     for (const bool lost : {false, true}) {
         if (lost) lose_store();
@@ -132,7 +132,7 @@ TEST_F(FailureDomains, WithoutAVolumeSsdsThatJoinAreLabelledByTheirNode) {
     EXPECT_EQ(domains(), (std::vector<std::uint32_t>{0, 0, 2, 2}));
 }
 
-TEST_F(FailureDomains, ARebuildRefusesNodesThatAreDividedInAnotherWay) {
+TEST_F(FailureDomains, ARebuildRefusesNodesWithADifferentDivisionOfSsds) {
     nodes({"a", "a", "b", "b"});
     start();
     ASSERT_TRUE(create(client("alice"), "v").ok());

@@ -49,7 +49,7 @@ class GatewayApiTest : public ::testing::Test {
     const json document = json::parse(GatewayApi::openapi());
 };
 
-TEST_F(GatewayApiTest, EveryOperationOfTheDocumentHasAHandlerAndTheOtherWayRound) {
+TEST_F(GatewayApiTest, EveryDocumentedOperationHasAHandlerAndEveryHandlerIsDocumented) {
     std::set<std::string> declared, handled;
     for (const auto& [path, methods] : document.at("paths").items())
         for (const auto& [method, spec] : methods.items())
@@ -70,7 +70,7 @@ TEST_F(GatewayApiTest, AnswersAreAsTheDocumentSays) {
     EXPECT_EQ(api.handle(Request{"POST", "/metrics", "", ""}).status, 405);
 }
 
-TEST_F(GatewayApiTest, OverTcpATokenIsWantedForAllButHealth) {
+TEST_F(GatewayApiTest, OverTcpEveryRequestExceptHealthNeedsAToken) {
     const std::string token = "0123456789abcdef";
     get(200, "/healthz", token);
     for (const char* target : {"/metrics", "/v1/gateway", "/openapi.json"}) {

@@ -39,7 +39,7 @@ class GrantsTest : public ManagerTest {
     nvme::ClientId alice = 0;
 };
 
-TEST_F(GrantsTest, AChangeWaitsUntilADriveThatDoesNotAnswerHasNoGrantLeft) {
+TEST_F(GrantsTest, AChangeWaitsUntilTheGrantOfAnUnresponsiveDriveHasEnded) {
     refuse(2);
     expect_error(open(alice, "v"), Errc::kIo, "told to refuse");
     let_pass(kBoundMs - 1);
@@ -48,10 +48,10 @@ TEST_F(GrantsTest, AChangeWaitsUntilADriveThatDoesNotAnswerHasNoGrantLeft) {
     EXPECT_EQ(pending(), 0u);
     EXPECT_EQ(epoch_on(1), epoch());
     EXPECT_LT(epoch_on(2), epoch());
-    EXPECT_TRUE(open(alice, "v").ok()) << "nor does the next one wait any more";
+    EXPECT_TRUE(open(alice, "v").ok()) << "the next opening must not wait either";
 }
 
-TEST_F(GrantsTest, WithoutAnEndOfGrantsAChangeWaitsForEveryDrive) {
+TEST_F(GrantsTest, IfGrantsDoNotExpireAChangeWaitsForEveryDrive) {
     options.grant_ms = 0;
     start();
     refuse(2);
@@ -77,7 +77,7 @@ TEST_F(GrantsTest, AGrantWhoseAnswerWasLostCounts) {
     EXPECT_EQ(pending(), 0u);
 }
 
-TEST_F(GrantsTest, ADriveIsGrantedNothingBeforeItHasTakenWhatIsInForceWithoutIt) {
+TEST_F(GrantsTest, ADriveGetsNoGrantBeforeItHasReceivedTheChangesMadeInItsAbsence) {
     refuse(2);
     EXPECT_FALSE(open(alice, "v").ok());
     let_pass(kBoundMs);
@@ -98,7 +98,7 @@ TEST_F(GrantsTest, ADriveIsGrantedNothingBeforeItHasTakenWhatIsInForceWithoutIt)
     EXPECT_TRUE(manager->info(now).map_in_force);
 }
 
-TEST_F(GrantsTest, AStartWaitsForWhatTheDaemonBeforeMayHaveGranted) {
+TEST_F(GrantsTest, AStartWaitsForGrantsThatThePreviousDaemonMayHaveGiven) {
     refuse(2);
     EXPECT_FALSE(open(alice, "v").ok());
     let_pass(kBoundMs);
@@ -108,7 +108,7 @@ TEST_F(GrantsTest, AStartWaitsForWhatTheDaemonBeforeMayHaveGranted) {
     ASSERT_TRUE(again.ok()) << again.error().message;
     manager = std::move(again).value();
     manager->tick(now);
-    EXPECT_FALSE(open(alice, "v").ok()) << "a start knows of no grant that has ended";
+    EXPECT_FALSE(open(alice, "v").ok()) << "after a start the daemon cannot know that a grant has ended";
     let_pass(kBoundMs - 1);
     EXPECT_EQ(pending(), 1u);
     let_pass(1);
@@ -137,7 +137,7 @@ TEST_F(GrantsTest, AMissingDriveIsWaitedForAfterAStart) {
     EXPECT_TRUE(open(alice, "v").ok());
 }
 
-TEST_F(GrantsTest, AChangeThatIsAskedForAgainAfterAStartWaitsForTheDriveThatIsMissing) {
+TEST_F(GrantsTest, AChangeRepeatedAfterARestartWaitsForTheMissingDrive) {
     const auto bob = client("bob");
     refuse(2);
     EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok());
@@ -149,7 +149,8 @@ TEST_F(GrantsTest, AChangeThatIsAskedForAgainAfterAStartWaitsForTheDriveThatIsMi
     ASSERT_TRUE(again.ok()) << again.error().message;
     manager = std::move(again).value();
     manager->tick(now);
-    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok()) << "the missing drive may serve by its grant";
+    EXPECT_FALSE(manager->share_volume(alice, "v", bob).ok())
+        << "the missing drive may still serve under its grant";
     EXPECT_TRUE(open(alice, "v", client::OpenMode::kRead).ok()) << "reading waits for no drive that is away";
     let_pass(kBoundMs - 1);
     EXPECT_EQ(pending(), 1u);
@@ -171,7 +172,7 @@ TEST_F(GrantsTest, CreationsAndDeletionsWaitForEveryDrive) {
     EXPECT_EQ(array.flash[2]->volumes.size(), 1u);
 }
 
-TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
+TEST_F(GrantsTest, ClientsGetANewMapWhenDrivesWithoutItHaveNoGrantLeft) {
     lose_store();
     array = ModelArray(4);
     // Found, and gone before it is told the map.
@@ -188,20 +189,20 @@ TEST_F(GrantsTest, AMapIsToldWhenWhoeverDoesNotTakeItHasNoGrantLeft) {
     EXPECT_FALSE(manager->array().ok());
     let_pass(1);
     EXPECT_TRUE(manager->array().ok());
-    EXPECT_FALSE(manager->info(now).map_in_force) << "not by the last word of every drive";
+    EXPECT_FALSE(manager->info(now).map_in_force) << "the map is not in force before every drive confirms it";
 }
 
-TEST_F(GrantsTest, ATermThatNobodyCouldFollowStopsAStartWithASentence) {
+TEST_F(GrantsTest, AStartFailsWithAnErrorIfTheTermCannotBeRaised) {
     for (const std::uint64_t term : {nvme::kLastTerm, nvme::kLastTerm - 1, std::uint64_t{1} << 40}) {
         manager.reset();
         array.boot();
         array.flash[1]->term = term;
         expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "reset-term --term");
-        EXPECT_EQ(array.flash[0]->term, 1u) << "and nothing was sent";
+        EXPECT_EQ(array.flash[0]->term, 1u) << "the term must not be sent to a drive";
     }
     array.flash[1]->term = 1;
     start();
-    EXPECT_EQ(manager->term(), 2u) << "nor stored";
+    EXPECT_EQ(manager->term(), 2u) << "the term must not be stored";
     lose_store();
     array.flash[1]->term = ~0ull;
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "term");
@@ -217,7 +218,7 @@ TEST_F(GrantsTest, RecordsOfTheLastTermAreNotFollowedByTermZero) {
                  "too high for a next term");
 }
 
-TEST_F(GrantsTest, ADriveTooFarBehindIsNamedAndTheOthersServe) {
+TEST_F(GrantsTest, ADriveWithATermTooFarBehindIsNamedAndTheOthersServe) {
     Change far;
     far.term = nvme::kTermLeapMost + 1'000;
     ASSERT_TRUE(store->save(far).ok());

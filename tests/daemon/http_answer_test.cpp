@@ -7,7 +7,7 @@ using namespace gnstor::daemon;
 
 namespace {
 
-TEST(HttpAnswer, SaysItsLengthAndWhatFollows) {
+TEST(HttpAnswer, StatesItsLengthAndWhetherTheConnectionIsKept) {
     EXPECT_EQ(http_answer({200, "text/plain", "body\r\n"}, true, "timeout=1, max=5"),
               "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 6\r\n"
               "Keep-Alive: timeout=1, max=5\r\nConnection: keep-alive\r\n\r\nbody\r\n");
@@ -21,7 +21,7 @@ TEST(HttpAnswer, ToHeadIsThatToGetWithoutItsBody) {
     EXPECT_EQ(http_answer(response, false, "") + "body", http_answer(response, true, ""));
 }
 
-TEST(HttpAnswer, SaysWhatAClientCanDo) {
+TEST(HttpAnswer, TellsTheClientWhatToDo) {
     const auto has = [](const Response& response, const char* line) {
         return http_answer(response, true, "").find(line) != std::string::npos;
     };

@@ -153,7 +153,7 @@ TEST_F(HttpTest, AnAnswerIsAsMethodVersionAndConnectionWantIt) {
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpTest, ADefectOfTheServiceIsAnAnswerToo) {
+TEST_F(HttpTest, AnExceptionInTheServiceIsAnsweredWithAnError) {
     class Broken final : public HttpService {
         Response handle(const Request&, std::string_view) override { throw std::runtime_error("broken"); }
         Response refuse(int status, std::string_view, std::string_view message) override {
@@ -216,10 +216,10 @@ TEST_F(HttpTest, OfAHugeBodyABoundedAmountIsReadWhateverTheMethod) {
             refused += e.answer.find("HTTP/1.1 4") == 0 ? 1 : 0;
         }
     EXPECT_TRUE(client()->get("/healthz").ok());
-    EXPECT_GE(refused, 1u) << "a sender that looks is told";
+    EXPECT_GE(refused, 1u) << "a sender that reads while it sends must get the refusal";
 }
 
-TEST_F(HttpTest, WhatFollowsAHeadThatIsRefusedIsNotTakenForARequest) {
+TEST_F(HttpTest, BytesAfterARefusedHeadAreNotParsedAsARequest) {
     serve();
     const std::string hidden = "GET /healthz HTTP/1.1\r\n\r\n";
     for (const std::string& lengths :
@@ -242,7 +242,8 @@ TEST_F(HttpTest, WhatFollowsAHeadThatIsRefusedIsNotTakenForARequest) {
     const std::string both = raw("GET /healthz HTTP/1.1\r\n\r\n" + hidden, true);
     EXPECT_NE(both.find("HTTP/1.1 200", 1), std::string::npos) << both;
     const std::string none = raw("POST /v1/clients HTTP/1.1\r\n\r\n", true);
-    EXPECT_EQ(none.rfind("HTTP/1.1 4", 0), 0u) << "no length is no body, and nobody waits for one: " << none;
+    EXPECT_EQ(none.rfind("HTTP/1.1 4", 0), 0u)
+        << "a request without a length has no body and must be answered at once: " << none;
 }
 
 TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
@@ -257,13 +258,13 @@ TEST_F(HttpTest, ASenderOfOneByteAtATimeHoldsAThreadForABoundedTime) {
             pollfd one{fd, POLLIN, 0};
             if (::poll(&one, 1, 50) != 0 || ::send(fd, " ", 1, MSG_NOSIGNAL) != 1) break;
         }
-        EXPECT_LT(sent, 2000) << "100 s, and it still reads: " << head;
+        EXPECT_LT(sent, 2000) << "the server still reads the body after 100 s: " << head;
         ::close(fd);
     }
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpTest, ASocketInUseIsAClearErrorAndAStaleOneIsReplaced) {
+TEST_F(HttpTest, ASocketInUseIsRefusedAndAStaleSocketIsReplaced) {
     serve();
     struct stat info {};
     ASSERT_EQ(::stat(options.socket.c_str(), &info), 0);

@@ -55,17 +55,17 @@ class HttpWaitingTest : public HttpTest {
     }
 };
 
-TEST_F(HttpWaitingTest, SilentPeersMoreThanThreadsAndConnectionsKeepNobodyOut) {
+TEST_F(HttpWaitingTest, MoreSilentPeersThanThreadsAndConnectionsDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite("");
 }
 
-TEST_F(HttpWaitingTest, PeersWithHalfAHeadKeepNobodyOut) {
+TEST_F(HttpWaitingTest, PeersThatSendHalfAHeadDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite(kHalfHead);
 }
 
-TEST_F(HttpWaitingTest, PeersWithHalfABodyKeepNobodyOut) {
+TEST_F(HttpWaitingTest, PeersThatSendHalfABodyDoNotBlockNewClients) {
     serve();
     expect_an_answer_despite(kHalfBody);
 }
@@ -87,7 +87,7 @@ TEST_F(HttpWaitingTest, OverTcpToo) {
     EXPECT_TRUE(client()->register_client("alice").ok());
 }
 
-TEST_F(HttpWaitingTest, OnlyAsManyAsNeededMakePlaceTheLongestWaitingFirst) {
+TEST_F(HttpWaitingTest, OnlyAsManyConnectionsAsNeededAreClosedTheLongestIdleFirst) {
     serve();
     std::vector<Peer> silent = crowd(7, "");
     Peer known = peer();
@@ -96,14 +96,14 @@ TEST_F(HttpWaitingTest, OnlyAsManyAsNeededMakePlaceTheLongestWaitingFirst) {
     Peer asking = peer();  // one too many
     asking.send(kAsk);
     EXPECT_EQ(asking.answer().rfind("HTTP/1.1 200", 0), 0u);
-    EXPECT_EQ(silent[0].end(), "") << "it has waited longest";
+    EXPECT_EQ(silent[0].end(), "") << "the connection that is idle longest must be closed";
     for (std::size_t i = 1; i < silent.size(); ++i) EXPECT_TRUE(silent[i].is_open()) << i;
     EXPECT_TRUE(known.is_open());
     const std::vector<Peer> more = crowd(50, "");
     EXPECT_TRUE(client()->get("/healthz").ok());
 }
 
-TEST_F(HttpWaitingTest, PeersThatAskedBeforeDoNotMakeANewcomerTheNextToGo) {
+TEST_F(HttpWaitingTest, PeersWithEarlierRequestsDoNotCauseANewConnectionToBeClosedFirst) {
     serve();
     std::vector<Peer> asked;
     for (int i = 0; i < 7; ++i) {
@@ -115,10 +115,10 @@ TEST_F(HttpWaitingTest, PeersThatAskedBeforeDoNotMakeANewcomerTheNextToGo) {
     slow.send(kHalfHead);
     EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u);
     EXPECT_EQ(asked[0].end(), "");
-    EXPECT_TRUE(slow.is_open()) << "it was the only one that had asked nothing";
+    EXPECT_TRUE(slow.is_open()) << "the only connection without an earlier request must not be closed";
 }
 
-TEST_F(HttpWaitingTest, ABodyReachesTheServiceAsItCameWhateverItSaysOfItself) {
+TEST_F(HttpWaitingTest, ABodyReachesTheServiceUnchangedWhateverItsContentType) {
     HeldService service;
     serve(service);
     const std::string body = "\x1f\x8b not what gzip wrote";
@@ -134,7 +134,7 @@ TEST_F(HttpWaitingTest, ABodyReachesTheServiceAsItCameWhateverItSaysOfItself) {
     }
 }
 
-TEST_F(HttpWaitingTest, ManyRangesDoNotMultiplyAnAnswer) {
+TEST_F(HttpWaitingTest, ManyRangeHeadersDoNotMultiplyAnAnswer) {
     serve();
     const std::string plain = raw(kAskOnce, true);
     std::string ranges = "Range: bytes=-";
@@ -144,7 +144,7 @@ TEST_F(HttpWaitingTest, ManyRangesDoNotMultiplyAnAnswer) {
     EXPECT_EQ(raw(request, true), plain);
 }
 
-TEST_F(HttpWaitingTest, PeersThatAskedOnceAndAreSilentThenMakePlaceToo) {
+TEST_F(HttpWaitingTest, PeersThatAreIdleAfterARequestAreClosedToMakeRoomToo) {
     serve();
     std::vector<Peer> idle;
     for (int i = 0; i < 8; ++i) {
@@ -157,7 +157,7 @@ TEST_F(HttpWaitingTest, PeersThatAskedOnceAndAreSilentThenMakePlaceToo) {
     EXPECT_TRUE(idle[7].is_open());
 }
 
-TEST_F(HttpWaitingTest, WhereAllAreServedOneMoreIsTurnedAwayAtOnceAndNoneIsThrownOut) {
+TEST_F(HttpWaitingTest, IfAllConnectionsAreBusyANewOneIsRefusedAtOnceAndNoneIsClosed) {
     options.connections = 5;
     HeldService service;
     service.hold(true);
@@ -176,7 +176,7 @@ TEST_F(HttpWaitingTest, WhereAllAreServedOneMoreIsTurnedAwayAtOnceAndNoneIsThrow
     for (Peer& one : served) EXPECT_EQ(one.answer().rfind("HTTP/1.1 200", 0), 0u);
 }
 
-TEST_F(HttpWaitingTest, WhoseRequestHasComeMeanwhileIsServedAndMakesNoPlace) {
+TEST_F(HttpWaitingTest, AConnectionWhoseRequestHasArrivedIsServedAndNotClosed) {
     HeldService service;
     serve(service);
     std::vector<Peer> silent = crowd(7, "");
@@ -193,7 +193,7 @@ TEST_F(HttpWaitingTest, WhoseRequestHasComeMeanwhileIsServedAndMakesNoPlace) {
     for (Peer& one : newcomers) EXPECT_EQ(one.answer().rfind("HTTP/1.1 ", 0), 0u) << "200, or 503";
 }
 
-TEST_F(HttpWaitingTest, RequestsFollowEachOtherOnAConnectionThatHoldsNoThreadMeanwhile) {
+TEST_F(HttpWaitingTest, SuccessiveRequestsShareAConnectionThatHoldsNoThreadInBetween) {
     options.threads = 1;
     serve();
     Peer a = peer(), b = peer();
@@ -205,7 +205,7 @@ TEST_F(HttpWaitingTest, RequestsFollowEachOtherOnAConnectionThatHoldsNoThreadMea
     EXPECT_TRUE(a.is_open());
 }
 
-TEST_F(HttpWaitingTest, RequestsInOnePieceAreAnsweredInTheirOrder) {
+TEST_F(HttpWaitingTest, PipelinedRequestsAreAnsweredInOrder) {
     HeldService service;
     serve(service);
     const auto post = [](const std::string& target, const std::string& body) {
@@ -232,7 +232,7 @@ TEST_F(HttpWaitingTest, RequestsInOnePieceAreAnsweredInTheirOrder) {
     }
 }
 
-TEST_F(HttpWaitingTest, ASenderThatWaitsToBeToldToContinueIsTold) {
+TEST_F(HttpWaitingTest, ASenderThatExpects100ContinueGetsIt) {
     HeldService service;
     serve(service);
     const auto head = [](std::size_t length) {
@@ -242,15 +242,16 @@ TEST_F(HttpWaitingTest, ASenderThatWaitsToBeToldToContinueIsTold) {
     waits.send(head(4000));
     EXPECT_EQ(waits.answer(), "HTTP/1.1 100 Continue\r\n\r\n");
     waits.send(std::string(4000, 'x'));
-    EXPECT_EQ(waits.answer().rfind("HTTP/1.1 200", 0), 0u) << "told once";
+    EXPECT_EQ(waits.answer().rfind("HTTP/1.1 200", 0), 0u) << "100 Continue must be sent exactly once";
     too_much.send(head(kMaxBodyBytes + 1));
     EXPECT_EQ(too_much.answer().rfind("HTTP/1.1 413", 0), 0u);
     at_once.send(head(4) + "1234");
-    EXPECT_EQ(at_once.answer().rfind("HTTP/1.1 200", 0), 0u) << "it need not be told";
+    EXPECT_EQ(at_once.answer().rfind("HTTP/1.1 200", 0), 0u)
+        << "a body that arrives with its head needs no 100 Continue";
     EXPECT_EQ(service.take_asked().at(0).body.size(), 4000u);
 }
 
-TEST_F(HttpWaitingTest, ASenderThatIsRefusedCanWriteOnForAMomentAndReadsWhy) {
+TEST_F(HttpWaitingTest, ARefusedSenderMayKeepWritingForAMomentAndReadsTheError) {
     options.threads = 1;
     serve();
     const std::string rest(600'000, 'x');  // more than a socket keeps
@@ -260,7 +261,8 @@ TEST_F(HttpWaitingTest, ASenderThatIsRefusedCanWriteOnForAMomentAndReadsWhy) {
         sender.send("POST / HTTP/1.1\r\nContent-Length: 600000\r\n\r\n");
         EXPECT_EQ(sender.answer().rfind("HTTP/1.1 413", 0), 0u);
         taken = sender.is_taken(rest);
-        EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u) << "and it holds no thread";
+        EXPECT_EQ(raw(kAskOnce, true).rfind("HTTP/1.1 200", 0), 0u)
+            << "an idle connection must not hold a thread";
     }
     EXPECT_TRUE(taken);
 }
@@ -294,13 +296,13 @@ TEST_F(HttpWaitingTest, ARequestThatDoesNotComeWholeInTimeIsRefused) {
     EXPECT_EQ(second.answer().rfind("HTTP/1.1 200", 0), 0u);
     for (Peer* const one : {&head, &body, &second}) {
         const std::optional<std::string> said = one->end();
-        ASSERT_TRUE(said.has_value()) << "still waited for";
+        ASSERT_TRUE(said.has_value()) << "the connection was not answered";
         EXPECT_EQ(said->rfind("HTTP/1.1 408", 0), 0u) << *said;
         EXPECT_NE(said->find("Connection: close"), std::string::npos) << *said;
     }
 }
 
-TEST_F(HttpWaitingTest, APeerThatDoesNotTakeItsAnswerHoldsNoThreadAndIsEnded) {
+TEST_F(HttpWaitingTest, APeerThatDoesNotReadItsAnswerHoldsNoThreadAndIsClosed) {
     options.threads = 1;
     options.answer = 5000ms;  // the other one's has to be taken meanwhile
     constexpr std::size_t kBytes = 8u << 20;
@@ -315,14 +317,14 @@ TEST_F(HttpWaitingTest, APeerThatDoesNotTakeItsAnswerHoldsNoThreadAndIsEnded) {
     other.send(kAsk);
     EXPECT_GT(other.answer().size(), kBytes);
     const bool soon = std::chrono::steady_clock::now() - begun < options.answer / 2;
-    EXPECT_FALSE(soon && deaf.is_ended_unread(0ms)) << "its answer held the only thread until its end";
+    EXPECT_FALSE(soon && deaf.is_ended_unread(0ms)) << "the unread answer held the only thread";
     ASSERT_TRUE(deaf.is_ended_unread());
     const std::optional<std::string> said = deaf.end();
     ASSERT_TRUE(said.has_value());
     EXPECT_LT(said->size(), kBytes);
 }
 
-TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyWait) {
+TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyConnectionsWait) {
     options.connections = 256;
     HeldService service;
     serve(service);
@@ -335,15 +337,15 @@ TEST_F(HttpWaitingTest, StoppingEndsAtOnceHoweverManyWait) {
     ASSERT_TRUE(service.asked(1));
     const auto begun = std::chrono::steady_clock::now();
     std::thread stopper([&] { server->stop(); });
-    EXPECT_EQ(waiting[0].end(), "") << "while one is still served";
+    EXPECT_EQ(waiting[0].end(), "") << "an idle connection must be closed while another is served";
     service.hold(false);
     stopper.join();
     EXPECT_LT(std::chrono::steady_clock::now() - begun, kAtOnce);
-    EXPECT_EQ(served.answer().rfind("HTTP/1.1 200", 0), 0u) << "what was begun was finished";
+    EXPECT_EQ(served.answer().rfind("HTTP/1.1 200", 0), 0u) << "a request in progress must be completed";
     for (Peer& one : waiting) EXPECT_TRUE(one.end().has_value());
 }
 
-TEST_F(HttpWaitingTest, TheServiceGetsTheRequestsThatWereCutOutAndNoOthers) {
+TEST_F(HttpWaitingTest, TheServiceGetsExactlyTheParsedRequests) {
     options.threads = 1;
     HeldService service;
     serve(service);
@@ -352,7 +354,7 @@ TEST_F(HttpWaitingTest, TheServiceGetsTheRequestsThatWereCutOutAndNoOthers) {
         fmt::format("POST / HTTP/1.1\r\nRange: x\r\nContent-Length: {}\r\n\r\n{}", hidden.size(), hidden);
     Peer sender = peer();
     sender.send(unread);
-    EXPECT_EQ(sender.answer().rfind("HTTP/1.1 200", 0), 0u) << "ranges are not looked at";
+    EXPECT_EQ(sender.answer().rfind("HTTP/1.1 200", 0), 0u) << "Range headers must be ignored";
     const std::vector<Request> one = service.take_asked();
     ASSERT_EQ(one.size(), 1u);
     EXPECT_EQ(one[0].body, hidden);

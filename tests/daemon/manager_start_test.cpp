@@ -49,7 +49,7 @@ TEST_F(ManagerTest, ALostStoreIsRebuiltFromTheDrives) {
     expect_error(open(a, "w"), Errc::kBusy, "'bob'");
 }
 
-TEST_F(ManagerTest, ARebuildTakesNoNewDriveForTheOneInWhosePlaceItIs) {
+TEST_F(ManagerTest, ARebuildDoesNotMistakeANewDriveForTheOneItReplaces) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     lose_store();
@@ -69,7 +69,7 @@ TEST_F(ManagerTest, ARebuildTakesNoNewDriveForTheOneInWhosePlaceItIs) {
     EXPECT_EQ(manager->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, ARebuildNeverGivesAReadersNumberToSomebodyElse) {
+TEST_F(ManagerTest, ARebuildNeverGivesAReadersClientIdToAnotherClient) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v").ok());
     ASSERT_TRUE(manager->share_volume(a, "v", b).ok());
@@ -92,7 +92,7 @@ TEST_F(ManagerTest, ARebuildRefusesToGuessWhenADriveIsMissing) {
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kIo, "bring it back");
 }
 
-TEST_F(ManagerTest, AnOlderStoreTakesWhatTheDrivesHaveNewer) {
+TEST_F(ManagerTest, AnOlderStoreTakesNewerRecordsFromTheDrives) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     auto backup = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
@@ -105,7 +105,7 @@ TEST_F(ManagerTest, AnOlderStoreTakesWhatTheDrivesHaveNewer) {
     EXPECT_TRUE(manager->renew_lease(a, opened->record.geometry.volume, opened->record.epoch, now).ok());
 }
 
-TEST_F(ManagerTest, ADriveThatLagsIsBroughtUpAtStart) {
+TEST_F(ManagerTest, ADriveWithOlderRecordsIsUpdatedAtStart) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(0);
@@ -115,7 +115,7 @@ TEST_F(ManagerTest, ADriveThatLagsIsBroughtUpAtStart) {
     EXPECT_EQ(array.flash[0]->volumes.begin()->second.writer, a);
 }
 
-TEST_F(ManagerTest, AnOlderDaemonIsSupersededAndSaysSo) {
+TEST_F(ManagerTest, ADaemonWithAnOlderTermStopsAndReportsIt) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     array.boot();
@@ -137,7 +137,7 @@ TEST_F(ManagerTest, AnOlderDaemonIsSupersededAndSaysSo) {
     manager.reset();
 }
 
-TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
+TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndBlocksOnlyChanges) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const auto version = manager->array()->map.version;
@@ -153,7 +153,7 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
     expect_error(started.value()->open_volume(a, "v", client::OpenMode::kWrite, now), Errc::kIo,
                  "slot 1 is missing");
     expect_error(started.value()->create_volume(a, {"w", 1 << 20}), Errc::kState, "slot 1 is missing");
-    EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "recorded, it would be in the way later";
+    EXPECT_EQ(started.value()->list_volumes().size(), 1u) << "the volume must not be recorded";
     expect_error(started.value()->delete_volume(a, "v", now), Errc::kState, "nothing was changed");
     EXPECT_TRUE(started.value()->open_volume(a, "v", client::OpenMode::kRead, now).ok());
     started.value().reset();
@@ -161,7 +161,7 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndHoldsUpChangesOnly) {
     EXPECT_TRUE(open(a, "v").ok());
 }
 
-TEST_F(ManagerTest, TheMapChangesWithTheMembershipOnlyWhileThereIsNoVolume) {
+TEST_F(ManagerTest, MembersAreAddedToTheMapOnlyWhileNoVolumeExists) {
     EXPECT_EQ(manager->array()->map.version, 1u);
     EXPECT_EQ(manager->array()->ssds.size(), 4u);
     start();
@@ -180,7 +180,7 @@ TEST_F(ManagerTest, TheMapChangesWithTheMembershipOnlyWhileThereIsNoVolume) {
     EXPECT_EQ(manager->info(now).ssds.back().state, "spare");
 }
 
-TEST_F(ManagerTest, VolumeIdsComeBackAboveTheirOldEpochs) {
+TEST_F(ManagerTest, ReusedVolumeIdsStartAboveTheirOldEpochs) {
     const auto a = client("alice");
     Records full;
     full.term = 1;
@@ -197,7 +197,7 @@ TEST_F(ManagerTest, VolumeIdsComeBackAboveTheirOldEpochs) {
     EXPECT_EQ(record->epoch, record->birth_epoch);
 }
 
-TEST_F(ManagerTest, ALostStoreDoesNotLetAVolumeBeBornBelowItsEarlierLife) {
+TEST_F(ManagerTest, AfterTheLossOfTheStoreANewVolumeStartsAboveTheEpochsOfItsDeletedPredecessor) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     for (int i = 0; i < 5000; ++i) ASSERT_TRUE(open(a, "v").ok());
@@ -242,8 +242,10 @@ TEST_F(ManagerTest, ACreationThatWasNeverInForceIsNotListedAfterARestart) {
     array.drives[0]->fault = [](bool after) { return after ? Fault::kLoseAnswer : Fault::kNone; };
     expect_error(create(a, "v"), Errc::kTimedOut, "not in force");
     start();
-    EXPECT_TRUE(manager->list_volumes().empty()) << "what is listed may not vanish, and this one will";
-    ASSERT_TRUE(create(a, "v").ok()) << "asked again, it is born above its earlier life";
+    EXPECT_TRUE(manager->list_volumes().empty())
+        << "a volume whose creation may be undone must not be listed";
+    ASSERT_TRUE(create(a, "v").ok())
+        << "when repeated, the volume starts above the epochs of its deleted predecessor";
     EXPECT_EQ(manager->list_volumes().size(), 1u);
     EXPECT_TRUE(open(a, "v").ok());
 }
@@ -277,7 +279,7 @@ TEST_F(ManagerTest, ANewVolumeIsListedAfterARestartAlsoWhileADriveIsMissing) {
     EXPECT_EQ(partial.value()->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, AVolumeInForceIsNotUndoneByADriveThatIsFullOrConfused) {
+TEST_F(ManagerTest, ARefusalOfOneDriveDoesNotUndoAVolumeInForce) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     array.boot();

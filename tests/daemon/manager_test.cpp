@@ -48,7 +48,7 @@ TEST_F(ManagerTest, GrantsAreRenewedAtAThirdOfTheirTimeAndNotBefore) {
 
 // A version that was in force has the same bytes for ever: who comes then may have it. One that never was is
 // nobody's.
-TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
+TEST_F(ManagerTest, ClientsGetAMapInForceAlsoWhileADriveDoesNotAnswer) {
     options.grant_ms = 9000;
     start();
     const auto before = manager->array();
@@ -56,7 +56,8 @@ TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
     refuse(2);
     now += options.grant_ms;
     (void)manager->tick(now);
-    EXPECT_FALSE(manager->info(now).map_in_force) << "a drive has not confirmed it";
+    EXPECT_FALSE(manager->info(now).map_in_force)
+        << "the map is in force before every drive has confirmed it";
     const auto meanwhile = manager->array();
     ASSERT_TRUE(meanwhile.ok()) << meanwhile.error().message;
     EXPECT_EQ(meanwhile->map.version, before->map.version);
@@ -66,7 +67,7 @@ TEST_F(ManagerTest, AMapThatWasInForceIsToldOnAlsoWhileADriveDoesNotAnswer) {
     EXPECT_TRUE(manager->info(now).map_in_force);
 }
 
-TEST_F(ManagerTest, AMapThatWasInForceIsToldAfterARestartWithoutOneOfItsDrives) {
+TEST_F(ManagerTest, ClientsGetAMapInForceAfterARestartWithoutOneOfItsDrives) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const auto before = manager->array();
@@ -81,13 +82,13 @@ TEST_F(ManagerTest, AMapThatWasInForceIsToldAfterARestartWithoutOneOfItsDrives) 
     ASSERT_TRUE(after.ok()) << after.error().message;
     EXPECT_EQ(after->map.version, before->map.version);
     EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
-    EXPECT_FALSE(open(a, "v").ok()) << "a new epoch is in force when that drive has it";
+    EXPECT_FALSE(open(a, "v").ok()) << "the volume was opened before that drive has the new epoch";
     // What nobody was told of stays so.
     EXPECT_FALSE(create(a, "w").ok());
     EXPECT_FALSE(open(a, "w", client::OpenMode::kRead).ok());
 }
 
-TEST_F(ManagerTest, AMapThatADriveHasNotHeardOfIsToldToNobody) {
+TEST_F(ManagerTest, ClientsDoNotGetAMapThatADriveHasNotReceived) {
     std::uint32_t unheard = 0;
     for (std::uint32_t answered = 0; answered < 12; ++answered) {
         lose_store();
@@ -103,10 +104,10 @@ TEST_F(ManagerTest, AMapThatADriveHasNotHeardOfIsToldToNobody) {
         (void)(*started)->tick(now);
         EXPECT_TRUE((*started)->array().ok());
     }
-    EXPECT_GT(unheard, 0u) << "none stood still between being found and being told";
+    EXPECT_GT(unheard, 0u) << "the race between finding and publishing the map did not occur";
 }
 
-TEST_F(ManagerTest, BadRequestsAreRefusedWithASentence) {
+TEST_F(ManagerTest, BadRequestsAreRefusedWithAnErrorMessage) {
     const auto a = client("alice");
     const auto make = [&](client::CreateVolume r) { return manager->create_volume(a, r); };
     expect_error(make({"", 4096}), Errc::kInvalidArgument, "empty");
@@ -172,7 +173,7 @@ TEST_F(ManagerTest, ALeaseThatRunsOutIsClosedByTickAndOnlyThen) {
     EXPECT_TRUE(open(b, "v").ok());
 }
 
-TEST_F(ManagerTest, AnEndedLeaseDoesNotHoldUpTheNextWriterBeforeTick) {
+TEST_F(ManagerTest, AnEndedLeaseDoesNotBlockTheNextWriterEvenBeforeTick) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v", true).ok());
     const auto first = open(a, "v");
@@ -194,7 +195,7 @@ TEST_F(ManagerTest, ARestartKeepsAWritersLeaseForAFullTerm) {
     EXPECT_TRUE(manager->renew_lease(a, opened->record.geometry.volume, opened->record.epoch, now).ok());
 }
 
-TEST_F(ManagerTest, SharingGivesReadingAndNoMore) {
+TEST_F(ManagerTest, SharingAllowsReadingOnly) {
     const auto a = client("alice"), b = client("bob"), c = client("carol");
     ASSERT_TRUE(create(a, "v").ok());
     expect_error(open(b, "v", client::OpenMode::kRead), Errc::kPermission, "not shared");
@@ -211,7 +212,7 @@ TEST_F(ManagerTest, SharingGivesReadingAndNoMore) {
     expect_error(manager->delete_volume(c, "v", now), Errc::kPermission, "owner");
 }
 
-TEST_F(ManagerTest, AReaderListIsBoundedWithAWayOut) {
+TEST_F(ManagerTest, AReaderListIsBoundedAndTheErrorSaysHowToMakeRoom) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     for (std::uint32_t i = 0; i < nvme::kMaxReaders; ++i)
@@ -246,7 +247,7 @@ TEST_F(ManagerTest, ReleaseRecordsTheLengthAndCanBeRepeated) {
     EXPECT_EQ(manager->list_volumes().at(0).byte_length, 1234u);
 }
 
-TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
+TEST_F(ManagerTest, AReleaseOfAnOpeningThatWasNotGrantedIsRefused) {
     const auto a = client("alice"), b = client("bob");
     ASSERT_TRUE(create(a, "v").ok());
     const auto o = open(a, "v");
@@ -258,10 +259,11 @@ TEST_F(ManagerTest, AReleaseOfWhatWasNotGrantedIsRefused) {
     }
     ASSERT_TRUE(manager->release_volume(a, id, epoch, 1234).ok());
     expect_error(manager->release_volume(a, id, epoch + 1, ~0ull), Errc::kState, "never opened");
-    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok()) << "asked again, after a lost answer";
+    EXPECT_TRUE(manager->release_volume(a, id, epoch, ~0ull).ok())
+        << "a release repeated after a lost answer must succeed";
 }
 
-TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
+TEST_F(ManagerTest, AChangeThatADriveRefusedStaysPendingAndIsCompletedByTick) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(2);
@@ -273,7 +275,7 @@ TEST_F(ManagerTest, AChangeThatADriveRefusedIsPendingAndSettlesByItself) {
     EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
 }
 
-TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgain) {
+TEST_F(ManagerTest, AnInterruptedCreationIsNotListedAndIsCompletedWhenRepeated) {
     const auto a = client("alice");
     refuse(3);
     expect_error(create(a, "v"), Errc::kIo, "not in force");
@@ -283,7 +285,7 @@ TEST_F(ManagerTest, ACreationThatStoppedHalfwayIsNotListedAndGoesOnWhenAskedAgai
     EXPECT_EQ(manager->list_volumes().size(), 1u);
 }
 
-TEST_F(ManagerTest, AChangeIsCalledRecordedWhereItsRecordOutlivesTheProcessAlone) {
+TEST_F(ManagerTest, AChangeWhoseRecordSurvivesOnlyTheProcessIsReportedAsRecorded) {
     refuse(3);
     const auto with = create(client("alice"), "v");
     expect_error(with, Errc::kIo, "not in force on every SSD");
@@ -307,7 +309,7 @@ TEST_F(ManagerTest, ADriveWhoseTableIsFullUndoesTheCreation) {
     EXPECT_TRUE(create(a, "w").ok());
 }
 
-TEST_F(ManagerTest, OpeningACreationThatADriveWillNeverTakeFailsAndUndoesIt) {
+TEST_F(ManagerTest, OpeningAVolumeThatADriveRefusesForGoodFailsAndUndoesItsCreation) {
     const auto a = client("alice");
     for (const auto& flash : array.flash) flash->purged[1] = 500;
     array.drives[0]->fault = [](bool after) { return after ? Fault::kLoseAnswer : Fault::kNone; };
@@ -349,7 +351,7 @@ TEST_F(ManagerTest, AVolumeWhoseDeletionTheStoreMayHaveKeptIsNotOpened) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     refuse(1);
-    ASSERT_FALSE(open(a, "v").ok()) << "its last change waits for a drive";
+    ASSERT_FALSE(open(a, "v").ok()) << "the volume's last change still waits for a drive";
     // The mark is kept, but neither the store's answer nor the store itself can be read.
     fails.keeps = true;
     fails.broken = true;

@@ -23,7 +23,7 @@ class OlderSsd : public ManagerTest {
     }
     void expect_stale(std::uint32_t slot) {
         EXPECT_EQ(state(slot), "stale");
-        EXPECT_EQ(array.drives[slot]->grants, 0u) << "it would answer reads";
+        EXPECT_EQ(array.drives[slot]->grants, 0u) << "with a grant the older copy would answer reads";
         const Result<client::ArrayView> view = manager->array();
         ASSERT_TRUE(view.ok()) << view.error().message;
         EXPECT_EQ(view->ssds.size(), 3u);
@@ -31,7 +31,7 @@ class OlderSsd : public ManagerTest {
     }
 };
 
-TEST_F(OlderSsd, ACopyFromBeforeTheLastStartIsNotReadUntilTheNewestStoreIsBack) {
+TEST_F(OlderSsd, AStoreCopyFromBeforeTheLastStartIsNotReadUntilTheNewestStoreReturns) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     stop();
@@ -44,7 +44,8 @@ TEST_F(OlderSsd, ACopyFromBeforeTheLastStartIsNotReadUntilTheNewestStoreIsBack) 
     for (int times = 0; times < 2; ++times) {
         start();
         expect_stale(1);
-        EXPECT_EQ(array.flash[1]->term, copy.term) << "what is sent to it would hide its age";
+        EXPECT_EQ(array.flash[1]->term, copy.term)
+            << "the older copy must not be changed, or its age would be hidden";
         EXPECT_TRUE(open(a, "v", client::OpenMode::kRead).ok());
     }
     *array.flash[1] = newest;
@@ -53,7 +54,7 @@ TEST_F(OlderSsd, ACopyFromBeforeTheLastStartIsNotReadUntilTheNewestStoreIsBack) 
     EXPECT_TRUE(open(a, "v").ok());
 }
 
-TEST_F(OlderSsd, ACopyThatLacksNothingIsWholeAlsoAfterStartsThatOnlyRead) {
+TEST_F(OlderSsd, AStoreCopyThatLacksNothingIsAcceptedAlsoAfterReadOnlyStarts) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     stop();
@@ -69,7 +70,7 @@ TEST_F(OlderSsd, ACopyThatLacksNothingIsWholeAlsoAfterStartsThatOnlyRead) {
     EXPECT_TRUE(open(a, "v").ok());
 }
 
-TEST_F(OlderSsd, OneThatWasWriteProtectedIsWholeWhenItMayBeWrittenAgain) {
+TEST_F(OlderSsd, AWriteProtectedSsdIsAcceptedAgainOnceItIsWritable) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     stop();
@@ -85,7 +86,7 @@ TEST_F(OlderSsd, OneThatWasWriteProtectedIsWholeWhenItMayBeWrittenAgain) {
     EXPECT_EQ(state(1), "in");
 }
 
-TEST_F(OlderSsd, AllStoresAndTheRecordsCopiedBackTogetherAreWhole) {
+TEST_F(OlderSsd, AllStoresAndRecordsRestoredTogetherAreAccepted) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     stop();
@@ -102,7 +103,7 @@ TEST_F(OlderSsd, AllStoresAndTheRecordsCopiedBackTogetherAreWhole) {
     EXPECT_TRUE(open(a, "v").ok());
 }
 
-TEST_F(OlderSsd, OneThatWasSilentAtTheStartIsLookedAtBeforeItIsGrantedAnything) {
+TEST_F(OlderSsd, AnSsdUnreachableAtTheStartIsCheckedBeforeItGetsAGrant) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     stop();
@@ -120,7 +121,7 @@ TEST_F(OlderSsd, OneThatWasSilentAtTheStartIsLookedAtBeforeItIsGrantedAnything) 
     expect_stale(2);
 }
 
-TEST_F(OlderSsd, ACopyPutBackWhileGnstordRunsIsFoundWhenTheSsdIsConnectedAnew) {
+TEST_F(OlderSsd, AStoreCopyPutBackWhileGnstordRunsIsDetectedAtReconnection) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const auto restart = [&](const ModelFlash& with) {
@@ -135,7 +136,7 @@ TEST_F(OlderSsd, ACopyPutBackWhileGnstordRunsIsFoundWhenTheSsdIsConnectedAnew) {
     now += 100'000;
     ASSERT_TRUE(open(a, "v").ok());
     manager->tick(now);
-    EXPECT_GT(manager->term(), term) << "else the copy would look like the SSD";
+    EXPECT_GT(manager->term(), term) << "the term must rise, or the older copy could not be distinguished";
     ASSERT_TRUE(open(a, "v").ok());
     EXPECT_EQ(state(3), "in");
     restart(copy);
@@ -149,7 +150,7 @@ TEST_F(OlderSsd, ACopyPutBackWhileGnstordRunsIsFoundWhenTheSsdIsConnectedAnew) {
 }
 
 /// Records of the running term, copied before a name was deleted and given away again.
-TEST_F(OlderSsd, RecordsThatHoldTheEarlierVolumeOfANameAreBroughtUpToDate) {
+TEST_F(OlderSsd, RecordsOfAnEarlierVolumeOfTheSameNameAreUpdated) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     ASSERT_TRUE(create(a, "other").ok());
@@ -168,7 +169,7 @@ TEST_F(OlderSsd, RecordsThatHoldTheEarlierVolumeOfANameAreBroughtUpToDate) {
     EXPECT_TRUE(open(a, "other").ok());
 }
 
-TEST_F(OlderSsd, ALinkThatComesAndGoesRaisesTheTermAtMostOnceAMinute) {
+TEST_F(OlderSsd, AnUnstableLinkRaisesTheTermAtMostOnceAMinute) {
     now += 100'000;
     const auto term = manager->term();
     for (int second = 0; second < 300; ++second) {
@@ -181,7 +182,7 @@ TEST_F(OlderSsd, ALinkThatComesAndGoesRaisesTheTermAtMostOnceAMinute) {
 }
 
 /// A daemon that ends at any command to an SSD or to its store: no SSD is older than what was recorded.
-TEST_F(OlderSsd, NoSsdIsTakenForAnOlderOneWhereverADaemonEnded) {
+TEST_F(OlderSsd, NoSsdIsTakenForAnOlderCopyWhereverADaemonWasKilled) {
     struct Counted final : RecordStore {
         explicit Counted(MemoryRecordStore& inner, std::function<void()> at)
             : inner_(inner), at_(std::move(at)) {}
@@ -225,7 +226,7 @@ TEST_F(OlderSsd, NoSsdIsTakenForAnOlderOneWhereverADaemonEnded) {
     }
 }
 
-TEST_F(OlderSsd, WithoutRecordsOneThatHoldsAVolumesEarlierLifeIsRefusedByName) {
+TEST_F(OlderSsd, WithoutRecordsAnSsdWithADeletedPredecessorOfAVolumeIsRefusedByName) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     const ModelFlash copy = *array.flash[1];
@@ -241,7 +242,7 @@ TEST_F(OlderSsd, WithoutRecordsOneThatHoldsAVolumesEarlierLifeIsRefusedByName) {
                  "MODEL1 is an older copy");
 }
 
-TEST_F(OlderSsd, OlderRecordsLoseWhatWasDeletedSinceAndKeepTheRest) {
+TEST_F(OlderSsd, OlderRecordsDropVolumesDeletedSinceAndKeepTheOthers) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     ASSERT_TRUE(create(a, "kept").ok());
@@ -259,7 +260,7 @@ TEST_F(OlderSsd, OlderRecordsLoseWhatWasDeletedSinceAndKeepTheRest) {
     EXPECT_TRUE(open(a, "kept").ok());
 }
 
-TEST_F(OlderSsd, AVolumeThatTheSsdsRefuseHoldsUpNoOther) {
+TEST_F(OlderSsd, AVolumeThatTheSsdsRefuseDoesNotBlockOtherVolumes) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());
     ASSERT_TRUE(create(a, "kept").ok());

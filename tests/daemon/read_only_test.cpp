@@ -39,12 +39,12 @@ class ReadOnlyTest : public ManagerTest {
     nvme::ClientId alice_ = 0;
 };
 
-TEST_F(ReadOnlyTest, AFullStoreIsServedForReadingUnderItsOwnTermAndSaysSo) {
+TEST_F(ReadOnlyTest, WithAFullStoreTheDaemonServesReadOnlyUnderTheStoredTermAndReportsIt) {
     const auto term = manager->term();
     const auto version = manager->array()->map.version;
     start_on_a_full_disk();
     ASSERT_NE(manager, nullptr);
-    EXPECT_EQ(manager->term(), term) << "what cannot be stored is used by nobody";
+    EXPECT_EQ(manager->term(), term) << "a term that cannot be stored must not be used";
     for (const std::uint64_t seen : terms()) EXPECT_EQ(seen, term);
     EXPECT_NE(manager->info(now).read_only.find("told to be full"), std::string::npos);
     ASSERT_TRUE(manager->array().ok());
@@ -59,7 +59,7 @@ TEST_F(ReadOnlyTest, AFullStoreIsServedForReadingUnderItsOwnTermAndSaysSo) {
     EXPECT_EQ(manager->list_volumes().size(), 2u);
 }
 
-TEST_F(ReadOnlyTest, ItGoesOnByItselfWhenThereIsRoomAndRaisesTheTerm) {
+TEST_F(ReadOnlyTest, ItBecomesWritableWhenThereIsRoomAndRaisesTheTerm) {
     const auto term = manager->term();
     start_on_a_full_disk();
     manager->tick(now += 1000);
@@ -75,7 +75,7 @@ TEST_F(ReadOnlyTest, ItGoesOnByItselfWhenThereIsRoomAndRaisesTheTerm) {
     EXPECT_EQ(manager->term(), term + 2);
 }
 
-TEST_F(ReadOnlyTest, ALeaseLivesOnAndItsEndWaitsForTheStore) {
+TEST_F(ReadOnlyTest, ALeaseStaysValidAndItsEndWaitsForTheStore) {
     const auto opened = open(alice_, "v");
     ASSERT_TRUE(opened.ok());
     const auto id = opened->record.geometry.volume;
@@ -91,13 +91,14 @@ TEST_F(ReadOnlyTest, ALeaseLivesOnAndItsEndWaitsForTheStore) {
     EXPECT_EQ(manager->list_volumes()[0].writer, 0);
 }
 
-TEST_F(ReadOnlyTest, AnSsdThatLagsIsBroughtUpAndADeletionWaits) {
+TEST_F(ReadOnlyTest, AnSsdWithOlderRecordsIsUpdatedAndADeletionWaits) {
     refuse(1);
     expect_error(manager->share_volume(alice_, "v", 0), Errc::kIo, "not in force");
     expect_error(manager->delete_volume(alice_, "gone", now), Errc::kIo, "not in force");
     start_on_a_full_disk();
-    EXPECT_TRUE(open(alice_, "v", client::OpenMode::kRead).ok()) << "what it lacked was stored";
-    EXPECT_EQ(array.flash[0]->volumes.size(), 2u) << "nothing is purged";
+    EXPECT_TRUE(open(alice_, "v", client::OpenMode::kRead).ok())
+        << "the SSD must have received its missing records";
+    EXPECT_EQ(array.flash[0]->volumes.size(), 2u) << "no volume may be purged";
     flaky_->full = false;
     manager->tick(now += 1000);
     for (const auto& flash : array.flash) EXPECT_EQ(flash->volumes.size(), 1u);
@@ -113,7 +114,7 @@ TEST_F(ReadOnlyTest, AStoreOlderThanTheSsdsIsNotServed) {
     expect_refused_start(Errc::kState, "a newer record of volume");
 }
 
-TEST_F(ReadOnlyTest, ANewArrayIsNotBegunOnAFullDisk) {
+TEST_F(ReadOnlyTest, ANewArrayIsNotCreatedOnAFullDisk) {
     auto empty = std::make_unique<FlakyStore>();
     empty->full = true;
     manager.reset();
@@ -123,7 +124,7 @@ TEST_F(ReadOnlyTest, ANewArrayIsNotBegunOnAFullDisk) {
     for (const std::uint64_t seen : terms()) EXPECT_EQ(seen, 0u);
 }
 
-TEST_F(ReadOnlyTest, AStoreThatFillsUpMeanwhileSaysSoUntilItHasRoom) {
+TEST_F(ReadOnlyTest, AStoreThatFillsUpIsReportedUntilItHasRoom) {
     flaky_->full = true;
     expect_error(create(alice_, "w"), Errc::kNoSpace, "told to be full");
     EXPECT_NE(manager->info(now).read_only.find("told to be full"), std::string::npos);

@@ -25,7 +25,8 @@ int verdict(const std::string& bytes) {
     State last = State::kMore;
     for (std::size_t n = 1; n <= bytes.size(); ++n) {
         const State now = piecewise.look(std::string_view(bytes).substr(0, n));
-        EXPECT_TRUE(last == State::kMore || now == last) << "an end that moved: " << bytes.substr(0, 80);
+        EXPECT_TRUE(last == State::kMore || now == last)
+            << "the parser's end of the request changed when more bytes arrived: " << bytes.substr(0, 80);
         last = now;
     }
     EXPECT_EQ(last, whole) << bytes.substr(0, 80);
@@ -51,7 +52,7 @@ TEST(RequestParser, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
         EXPECT_EQ(verdict(head), 0) << head;
         EXPECT_EQ(framed(head).head_bytes(), head.size());
         const RequestParser followed = framed(head + "GET / HTTP/1.1\r\n");
-        EXPECT_EQ(followed.head_bytes(), head.size()) << "the next one is not part of it";
+        EXPECT_EQ(followed.head_bytes(), head.size()) << "the next request must not be part of this one";
         EXPECT_EQ(followed.body_bytes(), 0u);
     }
     for (const char* length :
@@ -65,13 +66,14 @@ TEST(RequestParser, ARequestEndsWhereItsHeadDoesOrItsContentLengthSays) {
     EXPECT_EQ(verdict("GET / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), 0);
 }
 
-TEST(RequestParser, AHeadIsGivenAsItCame) {
+TEST(RequestParser, AHeadIsReturnedUnchanged) {
     const RequestParser all = framed(
         "DELETE /v1/volumes/a%20b%2f?client=1&x=%25?y HTTP/1.1\r\nHost: h\r\nAUTHORIZATION: \t Bearer a%41 b "
         "\t\r\n"
         "content-type:application/json; charset=\"utf-8\"\r\norigin: http://x\r\nX-Origin: y\r\n\r\n");
     EXPECT_EQ(all.request().method, "DELETE");
-    EXPECT_EQ(all.request().target, "/v1/volumes/a%20b%2f?client=1&x=%25?y") << "who serves it decodes it";
+    EXPECT_EQ(all.request().target, "/v1/volumes/a%20b%2f?client=1&x=%25?y")
+        << "the target must be returned without decoding";
     EXPECT_EQ(all.request().authorization, "Bearer a%41 b");
     EXPECT_EQ(all.request().content_type, "application/json; charset=\"utf-8\"");
     EXPECT_EQ(all.request().origin, "http://x");
@@ -82,7 +84,7 @@ TEST(RequestParser, AHeadIsGivenAsItCame) {
     EXPECT_EQ(framed("OPTIONS * HTTP/1.1\r\n\r\n").request().target, "*");
 }
 
-TEST(RequestParser, AHeaderThatTheServiceLooksAtComesOnce) {
+TEST(RequestParser, AHeaderThatTheServiceReadsMayOccurOnlyOnce) {
     for (const char* name : {"Authorization", "Content-Type", "Origin"})
         for (const char* first : {"", "a", "b"})
             for (const char* second : {"", "a", "b"}) {
@@ -93,12 +95,13 @@ TEST(RequestParser, AHeaderThatTheServiceLooksAtComesOnce) {
                           400)
                     << name << first << second;
                 EXPECT_EQ(verdict(post(fmt::format("{}: {}\r\n {}\r\n", name, first, second), "")), 400)
-                    << "a line that goes on";
+                    << "a continued header line must be refused";
             }
-    EXPECT_EQ(verdict(post("X: a\r\nX: b\r\nAccept: c\r\nAccept: d\r\n", "")), 0) << "others may";
+    EXPECT_EQ(verdict(post("X: a\r\nX: b\r\nAccept: c\r\nAccept: d\r\n", "")), 0)
+        << "other headers may be repeated";
 }
 
-TEST(RequestParser, AConnectionIsKeptAsVersionAndHeadersSay) {
+TEST(RequestParser, AConnectionIsKeptAccordingToVersionAndHeaders) {
     const auto keeps = [](const char* version, const std::string& headers) {
         return framed(fmt::format("GET / HTTP/{}\r\n{}\r\n", version, headers)).keeps_connection();
     };
@@ -114,7 +117,7 @@ TEST(RequestParser, AConnectionIsKeptAsVersionAndHeadersSay) {
     EXPECT_TRUE(keeps("1.1", "Connection: closed\r\nX: close\r\n"));
 }
 
-TEST(RequestParser, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
+TEST(RequestParser, AmbiguousRequestsAreRefused) {
     for (const char* headers : {"Content-Length: 5\r\nContent-Length: 5\r\n",
                                 "Content-Length: 0\r\ncontent-length: 5\r\n",
                                 "Content-Length: +5\r\n",
@@ -150,7 +153,7 @@ TEST(RequestParser, WhatTwoReadersCouldTakeDifferentlyIsRefused) {
         EXPECT_EQ(verdict(fmt::format("{} / HTTP/1.1\r\nContent-Length: 1\r\n\r\nx", method)), 400) << method;
 }
 
-TEST(RequestParser, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
+TEST(RequestParser, AnInvalidRequestLineIsRefusedBeforeTheRestArrives) {
     for (const char* line :
          {"\r\n", "\n", "GET\r\n", "GET /\r\n", "GET  / HTTP/1.1\r\n", "GET /  HTTP/1.1\r\n",
           "GET / HTTP/1.1 \r\n", " GET / HTTP/1.1\r\n", "GET /a b HTTP/1.1\r\n", "GET / HTTP/9.9\r\n",
@@ -160,13 +163,14 @@ TEST(RequestParser, AFirstLineThatIsNoneIsRefusedWithoutTheRest) {
         EXPECT_EQ(verdict(line), 400) << line;
 }
 
-TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
+TEST(RequestParser, InputBeyondTheLimitsIsRefused) {
     const std::string start = "GET /", end = " HTTP/1.1\r\n";
     const std::size_t longest = kMaxHeadLineBytes - start.size() - end.size();
     EXPECT_EQ(verdict(start + std::string(longest, 'a') + end + "\r\n"), 0);
     EXPECT_EQ(verdict(start + std::string(longest + 1, 'a') + end + "\r\n"), 414);
     EXPECT_EQ(verdict(std::string(kMaxHeadLineBytes, 'a')), 1);
-    EXPECT_EQ(verdict(std::string(kMaxHeadLineBytes + 1, 'a')), 414) << "it need not end to be too long";
+    EXPECT_EQ(verdict(std::string(kMaxHeadLineBytes + 1, 'a')), 414)
+        << "an unfinished line that is too long must be refused";
     EXPECT_EQ(verdict(post("X: " + std::string(kMaxHeadLineBytes - 5, 'a') + "\r\n", "")), 0);
     EXPECT_EQ(verdict(post("X: " + std::string(kMaxHeadLineBytes - 4, 'a') + "\r\n", "")), 400);
 
@@ -176,7 +180,8 @@ TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
     EXPECT_EQ(head.size() + 2, kMaxHeadBytes);
     EXPECT_EQ(framed(head + "\r\n").look(head + "\r\n"), State::kWhole);
     EXPECT_EQ(framed(head + "X:\r\n").refusal().status, 400);
-    EXPECT_EQ(framed(head + "X: a").refusal().status, 400) << "it need not end to be too long";
+    EXPECT_EQ(framed(head + "X: a").refusal().status, 400)
+        << "an unfinished line that is too long must be refused";
 
     const std::string full(kMaxBodyBytes, 'x');
     const std::string most = post(fmt::format("Content-Length: {}\r\n", full.size()), full);
@@ -184,7 +189,7 @@ TEST(RequestParser, NoMoreIsTakenThanTheLimits) {
     EXPECT_EQ(verdict(post(fmt::format("Content-Length: {}\r\n", full.size() + 1), "")), 413);
 }
 
-TEST(RequestParser, ASenderThatWaitsForContinueIsKnownWhenItsHeadWasAccepted) {
+TEST(RequestParser, ASenderThatExpects100ContinueIsRecognizedOnceItsHeadIsAccepted) {
     const auto wants = [](const std::string& bytes) { return framed(bytes).wants_continue(); };
     EXPECT_TRUE(wants(post("Expect: 100-continue\r\nContent-Length: 5\r\n", "")));
     EXPECT_TRUE(wants(post("expect: 100-Continue\r\nContent-Length: 5\r\n", "")));

@@ -34,7 +34,7 @@ TEST(ServingProcesses, SocketsAreThoseOfTheAddressAndPort) {
     EXPECT_TRUE(inodes_bound_to(kTable, {"nonsense", ""}, 4791).empty());
 }
 
-TEST(ServingProcesses, LinesThatAreNoneAreLeftOut) {
+TEST(ServingProcesses, InvalidLinesAreSkipped) {
     for (const char* table : {"", "\n\n", "a b c d e f g h i j k", " 1: 0100007F:12B7",
                               " 1: 0100007F:12B7 0 0 0 0 0 0 0 -1", " 1: 0100007F:12B7 0 0 0 0 0 0 0 4x"})
         EXPECT_TRUE(inodes_bound_to(table, {"127.0.0.1"}, 4791).empty()) << table;
@@ -55,10 +55,10 @@ TEST(ServingProcesses, UnixSocketsThatAreListenedAtAreFoundByTheirInode) {
     EXPECT_EQ(listening_paths(kUnix, {102, 103, 104}), Paths{"/with a space/x.sock"});
     EXPECT_EQ(listening_paths(kUnix, {}), Paths{});
     EXPECT_EQ(listening_paths("", {1}), Paths{});
-    EXPECT_FALSE(shm_of_node("127.0.0.1", 1).has_value()) << "nobody has that port";
+    EXPECT_FALSE(shm_of_node("127.0.0.1", 1).has_value()) << "no process serves on that port";
 }
 
-TEST(ServingProcesses, ThisOneIsFoundByItsUdpSocketWithItsCpuTime) {
+TEST(ServingProcesses, ThisProcessIsFoundByItsUdpSocketWithItsCpuTime) {
     const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     sockaddr_in at{};
     at.sin_family = AF_INET;
@@ -78,7 +78,7 @@ TEST(ServingProcesses, ThisOneIsFoundByItsUdpSocketWithItsCpuTime) {
     EXPECT_TRUE(processes_bound_to({"127.0.0.1"}, port).empty());
 }
 
-TEST(ServingProcesses, ThisOneIsFoundByItsUnixSocket) {
+TEST(ServingProcesses, ThisProcessIsFoundByItsUnixSocket) {
     std::string name = (std::filesystem::temp_directory_path() / "gn-serving-XXXXXX").string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     const std::filesystem::path path = std::filesystem::path(name) / "s";
@@ -93,7 +93,7 @@ TEST(ServingProcesses, ThisOneIsFoundByItsUnixSocket) {
     ASSERT_EQ(found.size(), 1u);
     EXPECT_EQ(found[0].pid, ::getpid());
     ::close(fd);
-    EXPECT_TRUE(process_listening_at(path).empty()) << "nobody listens at a stale socket";
+    EXPECT_TRUE(process_listening_at(path).empty()) << "no process listens on a stale socket";
     EXPECT_TRUE(process_listening_at(std::string(300, 'x')).empty());
     std::filesystem::remove_all(name);
 }

@@ -149,7 +149,7 @@ class Simulation {
         if (!made.ok()) return void(++refused);
         ++acknowledged;
         EXPECT_FALSE(known_.contains(name) && !known_[name].deleting)
-            << "a name given twice; GN_SEED=" << seed_;
+            << "two volumes have the same name; GN_SEED=" << seed_;
         known_[name] = Known{made->geometry.volume, who, {}, made->epoch, 0, 0, made->byte_length};
     }
 
@@ -169,7 +169,8 @@ class Simulation {
         } else {
             EXPECT_FALSE(held) << "two writers of " << name << "; GN_SEED=" << seed_;
         }
-        EXPECT_GT(opened->record.epoch, k.epoch) << "an epoch given twice; GN_SEED=" << seed_;
+        EXPECT_GT(opened->record.epoch, k.epoch)
+            << "the same epoch was given to two openings; GN_SEED=" << seed_;
         for (const auto& flash : array_.flash) {
             const auto there = flash->volumes.find(k.id);
             ASSERT_NE(there, flash->volumes.end()) << "GN_SEED=" << seed_;
@@ -245,7 +246,8 @@ class Simulation {
         if (k == known_.end()) return;
         for (const auto& flash : array_.flash)
             for (const auto& [id, record] : flash->volumes)
-                EXPECT_STRNE(record.name, name.c_str()) << "deleted and still there; GN_SEED=" << seed_;
+                EXPECT_STRNE(record.name, name.c_str())
+                    << "a drive still has a deleted volume; GN_SEED=" << seed_;
         known_.erase(k);
     }
 
@@ -332,7 +334,7 @@ constexpr std::uint64_t kSeeds = 1000;
 constexpr std::uint64_t kSeeds = 4000;
 #endif
 
-TEST(DaemonSimulation, NothingAcknowledgedIsLostAndOneWritesAtATimeUnderAnyFaults) {
+TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyFaults) {
     const std::uint64_t only = from_environment("GN_SEED", 0);
     const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", kSeeds);
     std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0, acknowledged = 0, rebuilt = 0,

@@ -76,7 +76,7 @@ class SqliteStoreTest : public ::testing::Test {
     std::filesystem::path dir;
 };
 
-TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
+TEST_F(SqliteStoreTest, SavedRecordsAreReadAfterReopening) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     Records expected;
     apply(expected, sample());
@@ -97,14 +97,14 @@ TEST_F(SqliteStoreTest, WhatWasSavedIsThereAfterReopening) {
     const Records swapped = open().value()->load().value();
     EXPECT_TRUE(swapped.volumes.contains(8) && !swapped.volumes.contains(5));
     EXPECT_TRUE(swapped.retired.contains(5) && !swapped.retired.contains(8));
-    EXPECT_EQ(swapped.creating, std::set<nvme::VolumeId>{8}) << "what is retired is created no more";
+    EXPECT_EQ(swapped.creating, std::set<nvme::VolumeId>{8}) << "retired tables must not be created any more";
     Change told;
     told.end_creations = {8};
     ASSERT_TRUE(open().value()->save(told).ok());
     EXPECT_TRUE(open().value()->load().value().creating.empty());
 }
 
-TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
+TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsMigratedAndKeepsItsRecords) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
@@ -117,7 +117,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsRenewedAndKeepsItsRecords) {
     }
 }
 
-TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWasInForce) {
+TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsMigratedAndKeepsTheMapInForce) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
@@ -128,7 +128,7 @@ TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsRenewedAndRemembersTheMapThatWa
     EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
 }
 
-TEST_F(SqliteStoreTest, AnOlderStoreThatIsDamagedIsNotRenewed) {
+TEST_F(SqliteStoreTest, ADamagedStoreOfAnOlderSchemaIsNotMigrated) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
     sql("UPDATE volumes SET record = zeroblob(384)");
@@ -137,7 +137,7 @@ TEST_F(SqliteStoreTest, AnOlderStoreThatIsDamagedIsNotRenewed) {
     EXPECT_TRUE(contents() == before) << "its rows would have good checksums";
 }
 
-TEST_F(SqliteStoreTest, AKilledProcessLosesNothingThatWasAcknowledged) {
+TEST_F(SqliteStoreTest, AKilledProcessLosesNoAcknowledgedChange) {
     std::uint64_t checked = 0;
     for (int round = 0; round < 5; ++round) {
         int pipes[2];
@@ -185,7 +185,7 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
     EXPECT_EQ(quarantined.value()->load().value().term, 0u);
 }
 
-TEST_F(SqliteStoreTest, WhateverIsDamagedIsRefusedAsItIsAndSetAsideWhenAsked) {
+TEST_F(SqliteStoreTest, AnyDamagedFileIsRefusedUnchangedAndSetAsideOnRequest) {
     const char* const damages[] = {"PRAGMA user_version = 4", "PRAGMA user_version = 1",
                                    "PRAGMA application_id = 5", "DROP TABLE volumes"};
     for (const char* damage : damages) {
@@ -262,7 +262,7 @@ TEST_F(SqliteStoreTest, OnlyOneDaemonHasTheStoreOpen) {
     expect_refused(Errc::kBusy, "another gnstord");
 }
 
-TEST_F(SqliteStoreTest, AFolderOrAMissingFolderIsAClearError) {
+TEST_F(SqliteStoreTest, AFolderOrAMissingFolderAsStoreIsRefused) {
     std::filesystem::create_directory(file());
     EXPECT_FALSE(open().ok());
     std::filesystem::remove(file());
@@ -286,7 +286,7 @@ TEST_F(SqliteStoreTest, ADeletedFileIsRebuiltFromTheDrives) {
     EXPECT_TRUE(manager->start_report().rebuilt);
     ASSERT_EQ(manager->list_volumes().size(), 1u);
     EXPECT_STREQ(manager->list_volumes()[0].name, "v");
-    EXPECT_EQ(store->load().value().volumes.size(), 1u) << "and it is in the new store";
+    EXPECT_EQ(store->load().value().volumes.size(), 1u) << "the volume must be in the new store";
 }
 
 }  // namespace

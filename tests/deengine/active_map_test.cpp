@@ -54,7 +54,7 @@ TEST(ActiveMap, OwnsExactlyWhatPlaceSaysUnderEveryKindOfMap) {
                 const auto chunk = static_cast<std::uint32_t>(random.below(1u << 28));
                 const bool expected = placement::holds(placement::place(set.map, volume, chunk), set.slot);
                 ASSERT_EQ(map.owns(volume, chunk), expected) << "map " << m << ", chunk " << chunk;
-                ASSERT_EQ(map.owns(volume, chunk), expected) << "asked again: from what is remembered";
+                ASSERT_EQ(map.owns(volume, chunk), expected) << "the cached answer differs";
                 owned += expected;
                 if (!rank.knows(volume.replicas)) continue;
                 ASSERT_EQ(rank.holds(volume, chunk), expected) << "map " << m << ", chunk " << chunk;
@@ -63,12 +63,12 @@ TEST(ActiveMap, OwnsExactlyWhatPlaceSaysUnderEveryKindOfMap) {
         }
     }
     EXPECT_GT(owned, cases / 50);
-    EXPECT_GT(quick, cases / 4) << "the quick way was hardly tried";
+    EXPECT_GT(quick, cases / 4) << "too few cases used the fast path";
     EXPECT_LT(quick, cases);
     test::count("deengine_active_map_chunks", cases);
 }
 
-TEST(ActiveMap, ASlotThatTakesNoPartOwnsNothing) {
+TEST(ActiveMap, ASlotOutsideTheMapOwnsNoChunk) {
     nvme::MapSet set{};
     set.map.version = 1;
     set.map.slot_count = 4;

@@ -56,7 +56,7 @@ TEST(BlockMap, AgreesWithAPlainMapOverTensOfMillionsOfOperations) {
             case 0:
                 if (!got && oracle.size() < kPages) {
                     ASSERT_TRUE(insert(map, key, entry))
-                        << "no room at load " << map.size() << " of " << map.slots();
+                        << "the map refused a key at a load of " << map.size() << " of " << map.slots();
                     oracle.emplace(key, entry);
                     ++inserted;
                 }
@@ -81,7 +81,7 @@ TEST(BlockMap, AgreesWithAPlainMapOverTensOfMillionsOfOperations) {
     map.for_each([&](BlockKey key, MapEntry entry) {
         ++visited;
         const auto expected = oracle.find(key);
-        ASSERT_NE(expected, oracle.end()) << "for_each gave key " << key << " that nobody inserted";
+        ASSERT_NE(expected, oracle.end()) << "for_each gave key " << key << " that was never inserted";
         ASSERT_EQ(entry, expected->second);
     });
     EXPECT_EQ(visited, oracle.size());
@@ -135,14 +135,15 @@ TEST(BlockMap, ReachesALoadOf97PercentAndStaysExactWhenOverFull) {
                 static_cast<double>(first_refused_at) / static_cast<double>(kSlots));
 }
 
-TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
+TEST(BlockMap, AReservedEntryIsInvisibleDoesNotMoveAndCanBeReleased) {
     BlockMap map(1 << 16, 64);
     std::vector<std::pair<BlockKey, BlockMap::Ticket>> held;
     // Reservations spread through a table that then fills up around them by displacement.
     for (std::uint32_t i = 0; i < 100; ++i) held.emplace_back(make_key(1, i), *map.reserve(make_key(1, i)));
     std::uint32_t filled = 0;
     for (std::uint32_t i = 0; i < 380; ++i) filled += insert(map, make_key(2, i), {i, false});
-    for (const auto& [key, ticket] : held) ASSERT_FALSE(map.find(key)) << "reserved, not yet there";
+    for (const auto& [key, ticket] : held)
+        ASSERT_FALSE(map.find(key)) << "a reserved key must not be found before it is inserted";
     for (std::size_t i = 0; i < held.size(); ++i) {
         if (i % 2 == 0) map.commit(held[i].second, {static_cast<PageNumber>(i), true});
         if (i % 2 == 1) map.cancel(held[i].second);
@@ -160,7 +161,7 @@ TEST(BlockMap, AReservedSlotIsInvisibleStaysInPlaceAndCanBeGivenBack) {
 
 // A small table near its limit, so that what was asked for ahead is moved, erased and put back before it is
 // used.
-TEST(BlockMap, AKeyAskedForAheadIsFoundWhereverItWentMeanwhile) {
+TEST(BlockMap, APrefetchedKeyIsFoundEvenIfItMovedMeanwhile) {
     constexpr std::uint32_t kKeys = 510;  // of 512 slots
     SplitMix64 random(test::run_seed());
     BlockMap map(1 << 16, 64);
@@ -199,7 +200,7 @@ TEST(BlockMap, AKeyAskedForAheadIsFoundWhereverItWentMeanwhile) {
     EXPECT_GT(moved, 1000u);
 }
 
-TEST(BlockMap, EraseIfPurgesOneVolumeAlone) {
+TEST(BlockMap, EraseIfRemovesOnlyTheKeysOfOneVolume) {
     BlockMap map(30'000);
     for (std::uint32_t i = 0; i < 10'000; ++i)
         for (std::uint16_t vid = 1; vid <= 3; ++vid) ASSERT_TRUE(insert(map, make_key(vid, i), {i, false}));

@@ -175,7 +175,7 @@ void expect_same(const Churn& churn, const BlockMap& loaded, std::uint64_t& comp
     EXPECT_EQ(seen, loaded.size());
 }
 
-TEST(Checkpoint, WhatDoesNotChangeWhileItIsWrittenLoadsBackWholeAndOnce) {
+TEST(Checkpoint, KeysUnchangedWhileItIsWrittenAreLoadedExactlyOnce) {
     const std::uint64_t seed = seed_from_environment(1);
     std::uint64_t compared = 0;
     for (std::uint64_t i = 0; i < 6; ++i) {
@@ -201,7 +201,7 @@ TEST(Checkpoint, WhatDoesNotChangeWhileItIsWrittenLoadsBackWholeAndOnce) {
                 static_cast<unsigned long long>(compared));
 }
 
-TEST(Checkpoint, TombstonesFloorsAndUnitsLoadBackAsTheyWere) {
+TEST(Checkpoint, TombstonesFloorsAndUnitsAreLoadedUnchanged) {
     Bench bench(1000);
     for (std::uint32_t i = 0; i < 400; ++i)
         bench.tombstones.add({make_key(3, i * 10), i % 7 + 1, 5, 100 + i, i});
@@ -228,7 +228,7 @@ TEST(Checkpoint, TombstonesFloorsAndUnitsLoadBackAsTheyWere) {
     EXPECT_EQ(result.value().units.size(), 64u);
 }
 
-TEST(Checkpoint, ADamagedPartIsRefusedWhicheverItIs) {
+TEST(Checkpoint, ADamagedPartIsRefusedWhicheverPartItIs) {
     std::uint32_t parts = 0;
     for (std::uint32_t damaged = 0;; ++damaged) {
         Bench bench(2000, {16, 16});
@@ -253,7 +253,7 @@ TEST(Checkpoint, ADamagedPartIsRefusedWhicheverItIs) {
     EXPECT_GE(parts, 9u);
 }
 
-TEST(Checkpoint, OfAnotherShardIsRefusedWithASentence) {
+TEST(Checkpoint, OfAnotherShardIsRefusedWithAnErrorMessage) {
     Bench bench(2000, {16, 16});
     bench.write_whole();
     CheckpointBegin other = bench.dimensions();
@@ -267,7 +267,7 @@ TEST(Checkpoint, OfAnotherShardIsRefusedWithASentence) {
     EXPECT_NE(result.error().message.find("service units"), std::string::npos);
 }
 
-TEST(Checkpoint, IsGivenUpWhereFlashHasNoPageAndTheOneBeforeStands) {
+TEST(Checkpoint, IsAbandonedIfFlashHasNoFreePageAndThePreviousOneStaysValid) {
     Bench bench(20'000, {8, 16});  // two are kept, and a third has no room beside them
     bench.write_whole();
     bench.write_whole();
@@ -280,7 +280,7 @@ TEST(Checkpoint, IsGivenUpWhereFlashHasNoPageAndTheOneBeforeStands) {
     EXPECT_TRUE(bench.load(loaded, stones).ok());
 }
 
-TEST(Checkpoint, TwoAreKeptAndOlderOnesGiveTheirUnitsBack) {
+TEST(Checkpoint, TheTwoNewestAreKeptAndUnitsOfOlderOnesAreFreed) {
     Bench bench(2000, {24, 8});
     for (int i = 0; i < 40; ++i) {
         bench.write_whole();

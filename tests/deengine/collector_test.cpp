@@ -73,7 +73,7 @@ TEST(Collector, WriteAmplificationFollowsTheGreedyCurve) {
     std::printf("GN_COUNT deengine_collector_overwrites=%llu\n", static_cast<unsigned long long>(overwrites));
 }
 
-TEST(Collector, NoWritePaysForAWholeUnit) {
+TEST(Collector, NoSingleWriteWaitsForTheCollectionOfAWholeUnit) {
     EngineOptions o = default_options();
     o.block_limit = kUnits * kPages * 85 / 100;
     FullDrive drive(kUnits, kPages, o, gnstor::test::run_seed());
@@ -95,7 +95,7 @@ TEST(Collector, NoWritePaysForAWholeUnit) {
     EXPECT_LT(at(1), kPages / 2);
 }
 
-TEST(Collector, TrimGivesRoomAgainAndAgainAndTombstonesStayBounded) {
+TEST(Collector, RepeatedTrimsFreeSpaceAndTombstonesStayBounded) {
     EngineOptions o = default_options();
     o.max_tombstones = 64;
     FullDrive drive(48, 16, o, gnstor::test::run_seed());
@@ -123,11 +123,11 @@ TEST(Collector, TrimGivesRoomAgainAndAgainAndTombstonesStayBounded) {
         drive.check();
     }
     EXPECT_LE(most, 256u) << "the table's bound";
-    EXPECT_GT(busy, 0u) << "it was met";
+    EXPECT_GT(busy, 0u) << "the limit was never reached";
     EXPECT_EQ(drive.rig.flash.violations, 0u);
 }
 
-TEST(Collector, APageThatRotsStaysAnErrorWhereverItIsMovedUntilItIsWrittenAgain) {
+TEST(Collector, ACorruptPageStaysAReadErrorWhereverItIsMovedUntilItIsRewritten) {
     FullDrive drive(48, 16, default_options(), gnstor::test::run_seed());
     const std::uint32_t gone = 5, damaged = 77, unnamed = 120;
     drive.rig.flash.unreadable.insert(drive.rig.flash.find_last(FullDrive::kVolume, gone));
@@ -138,7 +138,7 @@ TEST(Collector, APageThatRotsStaysAnErrorWhereverItIsMovedUntilItIsWrittenAgain)
         if (b != gone && b != damaged && b != unnamed) drive.write(b);
         if (::testing::Test::HasFatalFailure()) return;
     }
-    EXPECT_EQ(drive.rig.engine->counters().lost_blocks, 2u) << "both were met by the collector";
+    EXPECT_EQ(drive.rig.engine->counters().lost_blocks, 2u) << "the collector must find both damaged blocks";
     Block got;
     for (int mounts = 0; mounts < 2; ++mounts) {
         for (const std::uint32_t b : {gone, damaged, unnamed})
@@ -177,7 +177,7 @@ TEST(Collector, AUnitWhoseReadsNeedCorrectionIsRewritten) {
     drive.check();
 }
 
-TEST(Scrub, FindsAFlippedByteInTheBackgroundAndReadsNoFasterThanTold) {
+TEST(Scrub, FindsAFlippedByteInTheBackgroundAndKeepsToItsReadRate) {
     EngineOptions o = default_options();
     o.scrub_pages_per_second = 1000;
     FullDrive drive(48, 16, o, gnstor::test::run_seed());
@@ -189,11 +189,11 @@ TEST(Scrub, FindsAFlippedByteInTheBackgroundAndReadsNoFasterThanTold) {
     const EngineCounters c = drive.rig.engine->counters();
     EXPECT_GT(c.scrubbed - begun, 3800u);
     EXPECT_LE(c.scrubbed - begun, 4001u);
-    EXPECT_GE(c.scrub_bad, 1u) << "once a round";
+    EXPECT_GE(c.scrub_bad, 1u) << "a scrub round must find the bad page once";
     EXPECT_LE(c.scrub_bad, 8u);
 }
 
-TEST(Scrub, FindsWhatRotsInAnOpenUnitAndTellsNoTaleOfTornPages) {
+TEST(Scrub, FindsCorruptPagesInAnOpenUnitAndDoesNotReportTornPages) {
     EngineOptions o = default_options();
     o.scrub_pages_per_second = 1000;
     std::vector<std::uint64_t> told;

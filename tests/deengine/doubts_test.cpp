@@ -31,7 +31,7 @@ class DoubtRig : public VolumeRig {
     [[nodiscard]] const EngineCounters& counters() const { return engine->counters(); }
 };
 
-TEST(Doubts, ARottedYoungBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) {
+TEST(Doubts, ACorruptRecentBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -45,17 +45,19 @@ TEST(Doubts, ARottedYoungBlockIsDoubtfulAfterAPowerCutAndItsOlderVersionIsKept) 
     EXPECT_EQ(rig.counters().older_read, 1u);
 }
 
-TEST(Doubts, ABlockWhoseFirstVersionRottedDoesNotReadAsZeroesInSilence) {
+TEST(Doubts, ABlockWhoseFirstVersionIsCorruptDoesNotSilentlyReadAsZeroes) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.rot(5);
     rig.boot();
     EXPECT_EQ(rig.status_of(5), Status::kDoubtful);
-    EXPECT_TRUE(rig.holds(rig.at(5, true), 0)) << "every replica was asked: then nobody was told of it";
-    EXPECT_TRUE(rig.holds(rig.at(6), 0)) << "its neighbour was never written";
+    EXPECT_TRUE(rig.holds(rig.at(5, true), 0))
+        << "if every replica was asked and none has it, the write was never acknowledged";
+    EXPECT_TRUE(rig.holds(rig.at(6), 0))
+        << "the neighbouring block was never written and must read as zeroes";
 }
 
-TEST(Doubts, APartOfABlockAndARangeOverItAreDoubtfulToo) {
+TEST(Doubts, APartOfADoubtfulBlockAndARangeOverItAreDoubtfulToo) {
     DoubtRig rig;
     for (nvme::BlockAddress b = 0; b < 4; ++b) rig.put(b, b + 1);
     rig.rot(2);
@@ -79,8 +81,9 @@ TEST(Doubts, AKillInTheSameBootTearsNothingButTheOperationUnderWay) {
     rig.rot(5);
     rig.boot(true);
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
-    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
-    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "rotten: the other replica has it";
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "the mount must report one unreadable page";
+    EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError)
+        << "a corrupt block must be a read error, so that the other replica is read";
     EXPECT_TRUE(rig.holds(rig.at(6), 3));
 }
 
@@ -90,12 +93,13 @@ TEST(Doubts, TheLastPageOfAUnitIsNoMoreInDoubtAfterAKillThanTheOthers) {
     rig.rot(5);
     rig.boot(true);
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
-    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "said by the mount";
+    EXPECT_EQ(rig.report.pages_unreadable, 1u) << "the mount must report one unreadable page";
     EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError) << "its record was stored behind its contents";
-    EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError) << "not even for who asks for less";
+    EXPECT_EQ(rig.read_older(5).status, Status::kUnrecoveredReadError)
+        << "a read that accepts older versions must fail too";
 }
 
-TEST(Doubts, ADoubtfulAnswerTellsTheOrderOfTheVersionThatIsThere) {
+TEST(Doubts, ADoubtfulAnswerStatesTheOrderOfTheOlderVersion) {
     DoubtRig rig(cached_options());
     rig.put(5, 7);
     rig.put(5, 9);
@@ -114,7 +118,8 @@ TEST(Doubts, ADoubtfulAnswerTellsTheOrderOfTheVersionThatIsThere) {
     EXPECT_EQ(told(5), nvme::present_order(1, 7));
     EXPECT_EQ(told(6), 0u) << "never written before";
     EXPECT_EQ(told(7), nvme::present_order(1, 12)) << "a trim";
-    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 5, 2), got).result, 0u) << "of several there is no one";
+    EXPECT_EQ(rig.read(rig.fields(kVolume, kClient, 5, 2), got).result, 0u)
+        << "an answer for several blocks has no order";
 }
 
 TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
@@ -129,10 +134,10 @@ TEST(Doubts, OrdersOfPresentVersionsCompareAsEpochsAndSequencesDo) {
             << i;
     EXPECT_EQ(nvme::present_order(0, 0), 0u);
     EXPECT_LT(nvme::present_order(7, ~0ull), nvme::present_order(8, 0))
-        << "what is too long stays in its epoch";
+        << "a sequence that is too large must not change the order of epochs";
 }
 
-TEST(Doubts, OlderVersionsAreForSingleBlocks) {
+TEST(Doubts, OlderVersionsAreReadOneBlockAtATime) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(6, 2);
@@ -168,7 +173,7 @@ class ManyDoubts {
     }
 };
 
-TEST(Doubts, MoreOfThemThanCanBeRememberedAreNotMountedAndNothingIsLost) {
+TEST(Doubts, TooManyDoubtfulBlocksRefuseTheMountAndNothingIsLost) {
     ManyDoubts many;
     DoubtRig& rig = many.rig;
     const RamFlash before = rig.flash.image();
@@ -179,13 +184,14 @@ TEST(Doubts, MoreOfThemThanCanBeRememberedAreNotMountedAndNothingIsLost) {
         ASSERT_FALSE(mounted.ok());
         EXPECT_NE(mounted.error().message.find("144 blocks are in doubt"), std::string::npos)
             << mounted.error().message;
-        EXPECT_NE(mounted.error().message.find("--accept-loss"), std::string::npos) << "what to do";
+        EXPECT_NE(mounted.error().message.find("--accept-loss"), std::string::npos)
+            << "the error must name --accept-loss";
     }
     EXPECT_EQ(rig.flash.programs, before.programs) << "nothing was changed";
     EXPECT_EQ(rig.flash.erases, before.erases);
 }
 
-TEST(Doubts, MoreOfThemThanCanBeRememberedAreErrorsForWhoAcceptsTheLoss) {
+TEST(Doubts, TooManyDoubtfulBlocksAreReadErrorsIfTheLossIsAccepted) {
     ManyDoubts many;
     DoubtRig& rig = many.rig;
     rig.options.accept_loss = true;
@@ -207,13 +213,13 @@ TEST(Doubts, MoreOfThemThanCanBeRememberedAreErrorsForWhoAcceptsTheLoss) {
                 }
             }
         EXPECT_EQ(doubts, 126u);
-        EXPECT_EQ(errors, 18u) << "never older data in silence";
+        EXPECT_EQ(errors, 18u) << "blocks must be read errors, never silently older data";
         EXPECT_TRUE(rig.engine->audit().empty());
         rig.boot();
     }
 }
 
-TEST(Doubts, AnIdleDriveLeavesNothingThatCouldBeTakenForTorn) {
+TEST(Doubts, AnIdleDriveLeavesNoPageThatCouldLookTorn) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -221,7 +227,7 @@ TEST(Doubts, AnIdleDriveLeavesNothingThatCouldBeTakenForTorn) {
     rig.idle();
     EXPECT_EQ(rig.flash.programs, before + 1) << "one page shows that the groups before it are durable";
     rig.idle();
-    EXPECT_EQ(rig.flash.programs, before + 1) << "and no more follow";
+    EXPECT_EQ(rig.flash.programs, before + 1) << "no further page may be programmed";
     rig.rot(5);
     rig.boot();
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
@@ -239,7 +245,7 @@ TEST(Doubts, AnIdleDriveOfAVolatileCacheClosesItsGroupsToo) {
     EXPECT_EQ(rig.status_of(5), Status::kUnrecoveredReadError);
 }
 
-TEST(Doubts, ADoubtOutlivesMountsAndCheckpoints) {
+TEST(Doubts, ADoubtfulBlockStaysDoubtfulAcrossMountsAndCheckpoints) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.put(5, 2);
@@ -258,7 +264,7 @@ TEST(Doubts, ADoubtOutlivesMountsAndCheckpoints) {
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ANewerWriteSettlesADoubtAndAnOlderOneDoesNot) {
+TEST(Doubts, ANewerWriteResolvesADoubtfulBlockAndAnOlderOneDoesNot) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -275,7 +281,7 @@ TEST(Doubts, ANewerWriteSettlesADoubtAndAnOlderOneDoesNot) {
     EXPECT_EQ(rig.report.blocks_doubtful, 0u);
 }
 
-TEST(Doubts, TheDoubtfulWriteSentAgainMendsItsBlock) {
+TEST(Doubts, RepeatingTheDoubtfulWriteRepairsItsBlock) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -286,7 +292,7 @@ TEST(Doubts, TheDoubtfulWriteSentAgainMendsItsBlock) {
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ANewerTrimSettlesADoubt) {
+TEST(Doubts, ANewerTrimResolvesADoubtfulBlock) {
     DoubtRig rig;
     rig.put(5, 10);
     rig.put(5, 20);
@@ -295,11 +301,11 @@ TEST(Doubts, ANewerTrimSettlesADoubt) {
     ASSERT_EQ(rig.trim(rig.at(5), 21, {{0, 1, 5}}).status, Status::kSuccess);
     EXPECT_TRUE(rig.holds(rig.at(5), 0));
     rig.boot();
-    EXPECT_TRUE(rig.holds(rig.at(5), 0)) << "and stays settled";
+    EXPECT_TRUE(rig.holds(rig.at(5), 0)) << "the block must stay resolved";
     EXPECT_TRUE(rig.engine->audit().empty());
 }
 
-TEST(Doubts, ADeletedVolumeTakesItsDoubtsAlong) {
+TEST(Doubts, DeletingAVolumeRemovesItsDoubtfulBlocks) {
     DoubtRig rig;
     rig.put(5, 1);
     rig.rot(5);
@@ -312,7 +318,7 @@ TEST(Doubts, ADeletedVolumeTakesItsDoubtsAlong) {
     EXPECT_TRUE(rig.holds(rig.at(5), 0));
 }
 
-TEST(Doubts, WhatIsWholeElsewhereIsNotInDoubt) {
+TEST(Doubts, ABlockWithAnotherIntactCopyIsNotDoubtful) {
     // A program fails and leaves a good record over bad contents; its repetition in another unit is whole.
     DoubtRig rig;
     rig.put(5, 1);
@@ -323,7 +329,7 @@ TEST(Doubts, WhatIsWholeElsewhereIsNotInDoubt) {
     EXPECT_TRUE(rig.holds(rig.at(5), 2));
 }
 
-TEST(Doubts, AForgottenDoubtWouldBeSeen) {
+TEST(Doubts, TheTestDetectsADoubtfulBlockThatIsForgotten) {
     DoubtRig rig(power_options(Mutation::kForgetDoubt));
     rig.put(5, 1);
     rig.put(5, 2);

@@ -28,7 +28,7 @@ TEST_F(EngineTest, ABlockNeverWrittenReadsAsZeroes) {
     EXPECT_TRUE(rig.holds(at(5), 0));
 }
 
-TEST_F(EngineTest, WhatWasWrittenIsRead) {
+TEST_F(EngineTest, AReadReturnsTheWrittenData) {
     EXPECT_EQ(rig.write(at(4, 3), 1, pattern(100, 3)).status, Status::kSuccess);
     for (std::uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(rig.holds(at(4 + i), 100 + i));
     Block got;
@@ -56,7 +56,7 @@ TEST_F(EngineTest, EverySectorRangeOfABlockCanBeRead) {
         }
 }
 
-TEST_F(EngineTest, WhatNobodyAsksToBeStableIsStableASecondLaterAllTheSame) {
+TEST_F(EngineTest, WritesWithoutFuaOrFlushAreStableASecondLater) {
     constexpr std::uint64_t kSecond = 1'000'000'000;
     const auto syncs_after = [&](std::uint64_t ns) {
         rig.now_ns += ns;
@@ -67,7 +67,7 @@ TEST_F(EngineTest, WhatNobodyAsksToBeStableIsStableASecondLaterAllTheSame) {
     ASSERT_EQ(rig.write(at(1), 1, pattern(1)).status, Status::kSuccess);
     EXPECT_EQ(syncs_after(kSecond / 2), before) << "a volatile cache may wait";
     EXPECT_EQ(syncs_after(kSecond), before + 1);
-    EXPECT_EQ(syncs_after(9 * kSecond), before + 2) << "and a stamp shows that it is";
+    EXPECT_EQ(syncs_after(9 * kSecond), before + 2) << "a stamp must follow the sync";
     EXPECT_EQ(syncs_after(9 * kSecond), before + 2) << "nothing was programmed since";
 }
 
@@ -83,7 +83,7 @@ TEST_F(EngineTest, AnOlderSequenceNeverReplacesANewerOne) {
     EXPECT_TRUE(rig.holds(at(1), 11));
 }
 
-TEST_F(EngineTest, ContentsOfOneSequenceAreDecidedAlikeInBothOrders) {
+TEST_F(EngineTest, TwoWritesOfOneSequenceHaveTheSameWinnerInBothOrders) {
     ASSERT_EQ(rig.write(at(1), 5, pattern(70)).status, Status::kSuccess);
     ASSERT_EQ(rig.write(at(1), 5, pattern(71)).status, Status::kSuccess);
     ASSERT_EQ(rig.write(at(2), 5, pattern(71)).status, Status::kSuccess);
@@ -112,7 +112,7 @@ TEST_F(EngineTest, ATombstoneOutlivesALateOlderWrite) {
     EXPECT_EQ(rig.report.tombstones, 3u) << "three runs of blocks";
     for (const nvme::BlockAddress b : {4u, 5u, 9u, 20u, 21u}) {
         EXPECT_EQ(rig.write(at(b), 4, pattern(44)).status, Status::kSuccess);
-        EXPECT_TRUE(rig.holds(at(b), 0)) << "nor does it come back with a mount";
+        EXPECT_TRUE(rig.holds(at(b), 0)) << "the trimmed block must not reappear after a mount";
     }
     EXPECT_EQ(rig.write(at(4), 7, pattern(7)).status, Status::kSuccess);
     EXPECT_TRUE(rig.holds(at(4), 7));
@@ -142,7 +142,7 @@ TEST_F(EngineTest, AFlippedBitIsAReadErrorForThatReadAlone) {
     f.first_sector = 3;
     f.sectors = 1;
     EXPECT_EQ(rig.read(f, got).status, Status::kUnrecoveredReadError);
-    EXPECT_EQ(got, Block(512)) << "nothing of a bad sector is handed out";
+    EXPECT_EQ(got, Block(512)) << "no byte of a bad sector may be returned";
     rig.flash.unreadable.insert(rig.flash.find_last(kVolume, 1));
     EXPECT_EQ(rig.read(at(1), got).status, Status::kUnrecoveredReadError);
     EXPECT_EQ(rig.engine->counters().media_errors, 3u);
@@ -183,7 +183,7 @@ TEST_F(EngineTest, ARetiredUnitIsEmptiedAndNeverUsedAgain) {
     const std::uint64_t copied = rig.engine->counters().gc_pages_copied;
     for (int i = 0; i < 4; ++i) rig.engine->poll(0);
     EXPECT_EQ(rig.engine->counters().gc_pages_copied, copied + 3)
-        << "its data is moved while nothing else is to do";
+        << "the retired unit's data must be moved while the drive is idle";
     for (std::uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(rig.holds(at(i), 10 + i));
     for (std::uint64_t i = 3; i < 100; ++i)
         ASSERT_EQ(rig.write(at(0, 16), i, pattern(i * 100, 16)).status, Status::kSuccess);
@@ -205,7 +205,7 @@ TEST_F(EngineTest, AUnitIsReusedOnceAllItsPagesAreReplaced) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(EngineTest, AUnitThatWillNotEraseIsRetired) {
+TEST_F(EngineTest, AUnitThatFailsToEraseIsRetired) {
     rig.flash.erase_faults = {1, 2};
     for (std::uint64_t i = 1; i <= 60; ++i)
         ASSERT_EQ(rig.write(at(0, 16), i, pattern(i * 100, 16)).status, Status::kSuccess) << i;
@@ -216,13 +216,13 @@ TEST_F(EngineTest, AUnitThatWillNotEraseIsRetired) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(EngineTest, AFullDriveRefusesNewBlocksWholeAndGoesOnReplacingAndTrimming) {
+TEST_F(EngineTest, AFullDriveRefusesNewBlocksButAcceptsOverwritesAndTrims) {
     Rig small(32, 16);
     ASSERT_EQ(small.add(make_record(kVolume, kWriter, 1, 1000)), Status::kSuccess);
     ASSERT_EQ(small.set_map(make_map(1)), Status::kSuccess);
     const auto capacity = static_cast<std::uint32_t>(small.engine->capacity_blocks());
     ASSERT_GT(capacity, 200u);
-    EXPECT_LE(capacity, 32 * 16 * 100 / 107u) << "over-provisioning is not the user's";
+    EXPECT_LE(capacity, 32 * 16 * 100 / 107u) << "over-provisioned space must not be usable";
     for (std::uint32_t i = 0; i < capacity; ++i)
         ASSERT_EQ(small.write(at(i), i + 1, pattern(i + 1)).status, Status::kSuccess);
     EXPECT_EQ(small.write(at(900), 900, pattern(1)).status, Status::kCapacityExceeded);
@@ -256,7 +256,7 @@ TEST_F(EngineTest, FuaAndFlushAnswerAfterASyncAndPlainWritesDoNotWait) {
     EXPECT_EQ(rig.flash.syncs, mounted + 1);
     const nvme::Command flush = nvme::encode_io(IoOpcode::kFlush, at(0));
     ASSERT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
-    EXPECT_EQ(rig.flash.syncs, mounted + 1) << "nothing new to make stable";
+    EXPECT_EQ(rig.flash.syncs, mounted + 1) << "a flush without new data must not sync";
     ASSERT_EQ(rig.write(at(0), 3, pattern(1)).status, Status::kSuccess);
     ASSERT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
     EXPECT_EQ(rig.flash.syncs, mounted + 2);
@@ -267,10 +267,10 @@ TEST_F(EngineTest, FuaAndFlushAnswerAfterASyncAndPlainWritesDoNotWait) {
         << "superseded, but the winner is not known to be stable";
     EXPECT_EQ(rig.write(at(5), 9, pattern(9)).status, Status::kWriteFault)
         << "what the medium holds is not known any more: no change is accepted";
-    EXPECT_TRUE(rig.holds(at(1), 2)) << "reads go on";
+    EXPECT_TRUE(rig.holds(at(1), 2)) << "reads must still succeed";
 }
 
-TEST_F(EngineTest, AReadWithFuaAnswersWhenWhatItReadIsStable) {
+TEST_F(EngineTest, AReadWithFuaIsAnsweredWhenItsDataIsStable) {
     ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
     const std::uint64_t before = rig.flash.syncs;
     Block got;
@@ -282,7 +282,7 @@ TEST_F(EngineTest, AReadWithFuaAnswersWhenWhatItReadIsStable) {
     EXPECT_EQ(got, pattern(1));
     EXPECT_EQ(rig.flash.syncs, before + 1);
     ASSERT_EQ(rig.read(f, got).status, Status::kSuccess);
-    EXPECT_EQ(rig.flash.syncs, before + 1) << "it is stable by now";
+    EXPECT_EQ(rig.flash.syncs, before + 1) << "the data is already stable";
     ASSERT_EQ(rig.write(at(1), 2, pattern(2)).status, Status::kSuccess);
     rig.flash.fail_sync = true;
     EXPECT_EQ(rig.read(f, got).status, Status::kWriteFault);
@@ -352,7 +352,7 @@ TEST_F(EngineTest, BlocksOfADeletedVolumeNeverComeBack) {
     for (std::uint32_t b = 0; b < 8; ++b) EXPECT_TRUE(rig.holds(at(b), 0));
 }
 
-TEST_F(EngineTest, DamagedMetadataIsAClearErrorAndNotAnEmptyDrive) {
+TEST_F(EngineTest, DamagedMetadataIsRefusedAndNotTakenForAnEmptyDrive) {
     ASSERT_EQ(rig.write(at(0), 1, pattern(1)).status, Status::kSuccess);
     const auto good = rig.metadata.blob;
     const auto refuses = [&](std::vector<std::byte> blob) {

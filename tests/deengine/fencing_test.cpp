@@ -35,7 +35,7 @@ class Fencing : public ::testing::Test {
     }
 };
 
-TEST_F(Fencing, ATermOfNoPlausibleDistanceIsRefusedAndNotKept) {
+TEST_F(Fencing, ATermImplausiblyFarAheadIsRefusedAndNotStored) {
     rig.term = 5;
     ASSERT_EQ(rig.add(make_record(4, 7)), Status::kSuccess);
     const auto before = rig.engine->firmware_state();
@@ -55,12 +55,13 @@ TEST_F(Fencing, ATermOfNoPlausibleDistanceIsRefusedAndNotKept) {
     EXPECT_EQ(rig.engine->firmware_state(), before);
     EXPECT_EQ(rig.metadata.blob, stored);
     rig.term = 5 + kTermLeapMost;
-    EXPECT_EQ(rig.add(make_record(5, 7)), Status::kSuccess) << "as far as that a term may leap";
+    EXPECT_EQ(rig.add(make_record(5, 7)), Status::kSuccess)
+        << "a term at the largest allowed distance must be accepted";
 }
 
-TEST_F(Fencing, TheLastTermIsNobodys) {
+TEST_F(Fencing, TheLargestTermIsNeverAccepted) {
     EXPECT_TRUE(nvme::is_plausible_term(~0ull - 1, ~0ull - 5));
-    EXPECT_FALSE(nvme::is_plausible_term(~0ull, ~0ull - 1)) << "none could follow it";
+    EXPECT_FALSE(nvme::is_plausible_term(~0ull, ~0ull - 1)) << "no term could follow the largest one";
     EXPECT_FALSE(nvme::is_plausible_term(0, ~0ull - 1)) << "distances do not wrap";
     EXPECT_FALSE(nvme::is_plausible_term(~0ull, 0));
 }
@@ -94,7 +95,7 @@ TEST_F(Fencing, ARenewalAndAFloorRaiseTheTermToo) {
 
 /// Nearly right commands of every kind, and far from right ones: of a refused one there is no trace, in
 /// memory, in the store, in the grant.
-TEST_F(Fencing, WhatIsRefusedChangesNothing) {
+TEST_F(Fencing, ARefusedCommandChangesNothing) {
     ASSERT_EQ(rig.set_map(make_map(2)), Status::kSuccess);
     std::uint64_t drawn = 16;
     const auto below = [&](std::uint64_t n) { return mix64(++drawn) % n; };
@@ -148,7 +149,7 @@ TEST_F(Fencing, WhatIsRefusedChangesNothing) {
     EXPECT_GT(accepted, 1'000u);
 }
 
-TEST_F(Fencing, AGrantIsCountedFromWhenItWasAskedFor) {
+TEST_F(Fencing, AGrantIsCountedFromTheTimeOfItsRequest) {
     const std::uint32_t nonce = rig.ask_grant();
     pass(6 * kMs, 6 * kMs);
     ASSERT_EQ(rig.set_map(make_map(1, 1, kGrantMs), nonce), Status::kSuccess);
@@ -192,16 +193,17 @@ TEST_F(Fencing, OnlyTheNewestNonceGrants) {
     EXPECT_NE(first, second);
     for (const std::uint32_t wrong : {first, second + 1, 0u})
         EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), wrong), Status::kNotGranted);
-    EXPECT_EQ(rig.engine->map_version(), 0u) << "what is refused activates no map";
+    EXPECT_EQ(rig.engine->map_version(), 0u) << "a refused command must not activate a map";
     EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kSuccess);
     pass(6 * kMs, 6 * kMs);
     EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kSuccess) << "the same again";
     pass(4 * kMs, 4 * kMs);
     EXPECT_EQ(read(), Status::kNotGranted) << "a repeated command makes no grant longer";
-    EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kNotGranted) << "it would be over";
+    EXPECT_EQ(rig.set_map(make_map(1, 1, kGrantMs), second), Status::kNotGranted)
+        << "the repeated grant would already have ended";
 }
 
-TEST_F(Fencing, ARefusedGrantLeavesTheOneThatThereIs) {
+TEST_F(Fencing, ARefusedGrantKeepsThePresentGrant) {
     ASSERT_EQ(rig.set_map(make_map(1, 1, kGrantMs)), Status::kSuccess);
     EXPECT_EQ(rig.set_map(make_map(2, 1, kGrantMs), 0xDEAD), Status::kNotGranted);
     EXPECT_EQ(read(), Status::kSuccess);
@@ -209,7 +211,7 @@ TEST_F(Fencing, ARefusedGrantLeavesTheOneThatThereIs) {
     EXPECT_EQ(rig.set_map(make_map(2, 1, 1'000)), Status::kInternalError);
     rig.metadata.fail = false;
     pass(10 * kMs, 10 * kMs);
-    EXPECT_EQ(read(), Status::kNotGranted) << "and makes it no longer";
+    EXPECT_EQ(read(), Status::kNotGranted) << "the command must not extend the grant";
 }
 
 TEST_F(Fencing, ADriveBootsWithoutAGrantAndForgetsItsNonces) {
@@ -227,14 +229,14 @@ TEST_F(Fencing, ADriveBootsWithoutAGrantAndForgetsItsNonces) {
     EXPECT_EQ(read(), Status::kSuccess);
 }
 
-TEST_F(Fencing, NonceZeroIsNever) {
+TEST_F(Fencing, NonceZeroIsNeverValid) {
     Grant grant;
-    EXPECT_FALSE(grant.is_due(0, kGrantMs, {})) << "nobody has asked";
+    EXPECT_FALSE(grant.is_due(0, kGrantMs, {})) << "the grant was not requested";
     EXPECT_FALSE(grant.lasts(0));
     for (std::uint64_t i = 0; i < 100; ++i) EXPECT_NE(Grant().ask({i, i}), 0u);
 }
 
-TEST_F(Fencing, NoSumOfTimesWraps) {
+TEST_F(Fencing, SumsOfTimesDoNotOverflow) {
     Grant grant;
     const GrantTime late{~0ull - 5, ~0ull - 5};
     const std::uint32_t nonce = grant.ask(late);

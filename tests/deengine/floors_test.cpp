@@ -1,5 +1,5 @@
 // floors_test.cpp: what a drive remembers of trims ends with the floor, no volume takes the table from
-// another, and no change is busy for ever.
+// another, and no change is busy forever.
 #include "deengine/rig.hpp"
 #include "support/count.hpp"
 #include "support/seed.hpp"
@@ -45,12 +45,12 @@ struct FloorRig : Rig {
             if (status == Status::kBusy) return i;
             EXPECT_EQ(status, Status::kSuccess);
         }
-        ADD_FAILURE() << "never busy";
+        ADD_FAILURE() << "the drive never answered Busy";
         return 0;
     }
 };
 
-TEST(Floors, WhatTheFloorHasPassedTakesNoRoomHoweverMuchIsTrimmed) {
+TEST(Floors, TombstonesBelowTheFloorTakeNoSpaceHoweverMuchIsTrimmed) {
     FloorRig rig;
     std::uint64_t sequence = 0;
     for (std::uint32_t i = 0; i < 20'000; ++i) {
@@ -68,7 +68,7 @@ TEST(Floors, WhatTheFloorHasPassedTakesNoRoomHoweverMuchIsTrimmed) {
     EXPECT_EQ(rig.floor(kHog, sequence).dw0, 0u) << "the writer is told that there is nothing left";
 }
 
-TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOthersTheirPart) {
+TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOtherVolumesTheirShare) {
     FloorRig rig;
     const std::uint32_t taken = rig.fill(kHog, 1);
     EXPECT_GE(taken, 16u);
@@ -81,14 +81,14 @@ TEST(Floors, AVolumeThatTrimsWithoutAFloorLeavesOthersTheirPart) {
     EXPECT_EQ(rig.trim_block(kHog, 0, 10'000), Status::kSuccess);
 }
 
-TEST(Floors, TheChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
+TEST(Floors, TheFirstChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
     FloorRig rig;
     ASSERT_EQ(rig.write_block(kHog, 4, 1), Status::kSuccess);
     ASSERT_EQ(rig.trim_block(kHog, 0, 2, 16), Status::kSuccess);
     ASSERT_TRUE(ok(rig.floor(kHog, 2).status));
     (void)rig.fill(kHog, 10);  // sequences 3 .. 9 are those of a slow lane
     ASSERT_EQ(rig.trim_block(kHog, 100, 4), Status::kBusy) << "an older one may still come";
-    EXPECT_EQ(rig.write_block(kHog, 4, 3), Status::kSuccess) << "into what was trimmed";
+    EXPECT_EQ(rig.write_block(kHog, 4, 3), Status::kSuccess) << "a write to a trimmed block must succeed";
     ASSERT_TRUE(ok(rig.floor(kHog, 3).status));
     EXPECT_EQ(rig.trim_block(kHog, 100, 4), Status::kSuccess);
     EXPECT_TRUE(rig.holds(rig.fields(kHog, kWriter, 4), 3));
@@ -100,7 +100,7 @@ TEST(Floors, TheChangeAboveTheFloorIsNeverBusyHoweverFullTheTable) {
     EXPECT_TRUE(rig.holds(rig.fields(kHog, kWriter, 4), 0));
 }
 
-TEST(Floors, AnEpochThatIsOverLeavesTheNextOneItsRoom) {
+TEST(Floors, AnEndedEpochLeavesTheNextOneItsSpace) {
     FloorRig rig;
     (void)rig.fill(kHog, 1);
     nvme::VolumeRecord next = make_record(kHog, kWriter, 1, kBlocks);
@@ -113,8 +113,8 @@ TEST(Floors, AnEpochThatIsOverLeavesTheNextOneItsRoom) {
 }
 
 /// Writes and trims of few blocks by a writer that keeps some back and comes again with them, with exact
-/// floors, a tiny table and kills: nothing is lost, nothing comes back, and nothing is busy for ever.
-TEST(Floors, AWriterWithExactFloorsComesToAnEndWithEverythingAcrossKills) {
+/// floors, a tiny table and kills: nothing is lost, nothing comes back, and nothing is busy forever.
+TEST(Floors, AWriterWithExactFloorsFinishesAllItsWritesAcrossKills) {
     std::uint64_t changes = 0, busy = 0;
     for (std::uint64_t round = 0; round < 12; ++round) {
         SplitMix64 random(gnstor::test::run_seed() * 1000 + round);
@@ -166,12 +166,12 @@ TEST(Floors, AWriterWithExactFloorsComesToAnEndWithEverythingAcrossKills) {
             ASSERT_TRUE(ok(rig.floor(kHog, open.begin()->first - 1).status));
             if (send(open.begin()->first, open.begin()->second)) open.erase(open.begin());
         }
-        ASSERT_TRUE(open.empty()) << "sequence " << open.begin()->first << " is busy for ever";
+        ASSERT_TRUE(open.empty()) << "sequence " << open.begin()->first << " is busy forever";
         for (int mounts = 0; mounts < 2; ++mounts, rig.remount())
             for (const auto& [block, id] : held)
                 ASSERT_TRUE(rig.holds(rig.fields(kHog, kWriter, block), id)) << "round " << round;
     }
-    EXPECT_GT(busy, 100u) << "the table was full";
+    EXPECT_GT(busy, 100u) << "the table must be full in this test";
     gnstor::test::count("deengine_floor_changes", changes);
 }
 

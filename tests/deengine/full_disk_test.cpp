@@ -37,7 +37,7 @@ class FullDiskTest : public TwoVolumes {
     }
 };
 
-TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
+TEST_F(FullDiskTest, AFullDiskUnderTheStoreRefusesWritesAndRetiresNoUnit) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 3 + kKept;  // one for the journal
@@ -46,7 +46,7 @@ TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
     for (std::uint32_t i = 0; i < 40; ++i)
         ASSERT_EQ(rig.write(at(rig, 100), 100 + i, pattern(100)).status, Status::kCapacityExceeded);
     for (std::uint32_t i = 0; i < 32; ++i) EXPECT_TRUE(rig.holds(at(rig, i), i + 1));
-    EXPECT_EQ(rig.engine->counters().units_bad, 0u) << "no unit was given up";
+    EXPECT_EQ(rig.engine->counters().units_bad, 0u) << "no unit may be retired";
     rig.flash.room_units = kUnits;  // the disk has room again
     for (std::uint32_t i = 32; i < 120; ++i)
         ASSERT_EQ(rig.write(at(rig, i), 200 + i, pattern(i + 1)).status, Status::kSuccess) << i;
@@ -56,7 +56,7 @@ TEST_F(FullDiskTest, AFullDiskBelowRefusesWritesAndRetiresNoUnit) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
+TEST_F(FullDiskTest, OnAFullDiskTheSpaceOfADeletedVolumeIsReused) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 4 + kKept;  // one for the journal
@@ -75,7 +75,7 @@ TEST_F(FullDiskTest, OnAFullDiskTheRoomOfADeletedVolumeIsUsedAgain) {
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomAgain) {
+TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndAcceptsChangesWhenThereIsSpaceAgain) {
     int settled = 0;
     EngineOptions o = default_options();
     o.on_settled = [&] { return ++settled != 0; };
@@ -100,13 +100,14 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomA
         EXPECT_EQ(rig.add(make_record(5, kWriter)), Status::kCapacityExceeded);
         const nvme::Command flush = nvme::encode_io(IoOpcode::kFlush, at(rig, 0));
         EXPECT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
-        EXPECT_FALSE(rig.engine->close().ok()) << "no checkpoint holds what was recovered";
+        EXPECT_FALSE(rig.engine->close().ok())
+            << "the recovered state is in no checkpoint, so the close must fail";
         check();
     }
     EXPECT_EQ(settled, 0);
     rig.flash.without_room.clear();
     pass_seconds(rig, 3);
-    EXPECT_EQ(settled, 1) << "told once, before the first change";
+    EXPECT_EQ(settled, 1) << "the warning must come once, before the first change";
     EXPECT_FALSE(rig.engine->unsettled());
     check();
     EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
@@ -121,7 +122,7 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndTakesChangesWhenThereIsRoomA
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountThatWaitsForRoomUsesUpNoPageOfTheJournal) {
+TEST_F(FullDiskTest, AMountThatWaitsForSpaceConsumesNoJournalPage) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 20; ++i)
@@ -145,7 +146,7 @@ TEST_F(FullDiskTest, AMountThatWaitsForRoomUsesUpNoPageOfTheJournal) {
     EXPECT_EQ(rig.write(at(rig, 3), 900, pattern(4)).status, Status::kSuccess);
 }
 
-TEST_F(FullDiskTest, ADeletionThatTheJournalHasNoPageForIsDoneAndItsVidWaits) {
+TEST_F(FullDiskTest, ADeletionWithoutAJournalPageIsExecutedAndItsVidIsReusedLater) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 6; ++i) {
@@ -166,14 +167,14 @@ TEST_F(FullDiskTest, ADeletionThatTheJournalHasNoPageForIsDoneAndItsVidWaits) {
         ASSERT_EQ(killed ? rig.set_map(make_map(1)) : rig.add(reborn), Status::kSuccess);
         IoFields f = at(rig, 2, 1, kOther);
         f.epoch = 2;
-        EXPECT_TRUE(rig.holds(f, 0)) << "nothing of its former life";
+        EXPECT_TRUE(rig.holds(f, 0)) << "a block of the deleted predecessor reappeared";
         EXPECT_EQ(rig.write(at(rig, 3), 900 + (killed ? 1 : 0), pattern(4)).status, Status::kSuccess);
     }
     EXPECT_EQ(rig.engine->audit(), std::vector<std::string>{});
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
+TEST_F(FullDiskTest, AMountOnAFullDiskReusesTheSpaceOfAVolumeDeletedThen) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     for (std::uint32_t i = 0; i < 16; ++i)
@@ -204,12 +205,12 @@ TEST_F(FullDiskTest, AMountOnAFullDiskTakesTheRoomOfAVolumeThatIsDeletedThen) {
         check();
         IoFields reborn = at(rig, 5, 1, kOther);
         reborn.epoch = 2;
-        EXPECT_TRUE(rig.holds(reborn, 0)) << "nothing of its former life";
+        EXPECT_TRUE(rig.holds(reborn, 0)) << "a block of the deleted predecessor reappeared";
     }
     EXPECT_EQ(rig.flash.violations, 0u);
 }
 
-TEST_F(FullDiskTest, ADeletionFreesItsUnitsWhateverWaitsInTheJournal) {
+TEST_F(FullDiskTest, ADeletionFreesItsUnitsEvenIfJournalEntriesWait) {
     enum class Before { kNothing, kFloor, kDeletionOfNothing };
     for (const Before before : {Before::kNothing, Before::kFloor, Before::kDeletionOfNothing}) {
         SCOPED_TRACE(static_cast<int>(before));
@@ -240,7 +241,7 @@ TEST_F(FullDiskTest, ADeletionFreesItsUnitsWhateverWaitsInTheJournal) {
     }
 }
 
-TEST_F(FullDiskTest, ATrimThatTheJournalHasNoPageForLeavesNoOrder) {
+TEST_F(FullDiskTest, ATrimRefusedForLackOfAJournalPageLeavesNoTombstone) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = rig.flash.with_room.size();
@@ -253,7 +254,7 @@ TEST_F(FullDiskTest, ATrimThatTheJournalHasNoPageForLeavesNoOrder) {
 }
 
 /// Overwrites leave garbage in every unit; a collector without a unit with room could never gather it.
-TEST_F(FullDiskTest, ADriveThatIsMostlyGarbageOnAFullDiskTakesOverwrites) {
+TEST_F(FullDiskTest, ADriveOfMostlyStalePagesOnAFullDiskAcceptsOverwrites) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     rig.flash.room_units = 10 + kKept;
@@ -297,7 +298,7 @@ TEST_F(FullDiskTest, AUnitThatCouldNotBeClosedIsNotRecordedAsClosed) {
             if (rig.flash.find_last(kVolume, b) == unit * kPages + kPages - 1) last = b;
         if (last == 0) {
             EXPECT_TRUE(refused_once);
-            EXPECT_EQ(rig.flash.programmed(unit), 5u) << "closed, and no page follows";
+            EXPECT_EQ(rig.flash.programmed(unit), 5u) << "a page was programmed into a closed unit";
             continue;
         }
         rig.flash.lose_record(rig.flash.find_last(kVolume, last));
@@ -309,7 +310,7 @@ TEST_F(FullDiskTest, AUnitThatCouldNotBeClosedIsNotRecordedAsClosed) {
     }
 }
 
-TEST_F(FullDiskTest, ADoubtOutlivesACutInsideTheCheckpointThatTellsOfIt) {
+TEST_F(FullDiskTest, ADoubtfulBlockStaysDoubtfulAfterACutDuringItsCheckpoint) {
     for (const bool full : {false, true}) {
         EngineOptions o = default_options();
         o.volatile_cache = false;
@@ -343,12 +344,13 @@ TEST_F(FullDiskTest, ADoubtOutlivesACutInsideTheCheckpointThatTellsOfIt) {
             rig.mount();
             ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
             Block got;
-            EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kDoubtful) << "the older version in silence";
+            EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kDoubtful)
+                << "the older version was read silently";
         }
     }
 }
 
-TEST_F(FullDiskTest, AVolumeThatIsRefusedAgainAndAgainLeavesOneRecord) {
+TEST_F(FullDiskTest, AVolumeThatIsRefusedRepeatedlyLeavesOneRecord) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     write_blocks(rig, kVolume, 6, 1);
@@ -365,7 +367,7 @@ TEST_F(FullDiskTest, AVolumeThatIsRefusedAgainAndAgainLeavesOneRecord) {
     EXPECT_EQ(rig.add(make_record(kOther, kWriter, 2, 1000)), Status::kSuccess);
 }
 
-TEST_F(FullDiskTest, AVolumeThatIsRefusedKeepsTheDoubtAboutItsFormerLife) {
+TEST_F(FullDiskTest, ARefusedVolumeKeepsTheDoubtfulBlocksOfItsPredecessor) {
     Rig rig(kUnits, kPages);
     set_up(rig, 1000);
     const std::vector<std::byte> older = rig.metadata.blob;
@@ -386,7 +388,7 @@ TEST_F(FullDiskTest, AVolumeThatIsRefusedKeepsTheDoubtAboutItsFormerLife) {
     }
 }
 
-TEST_F(FullDiskTest, ADeletionIsCutAnywhereAndNothingElseIsLost) {
+TEST_F(FullDiskTest, ADeletionCutAtAnyPointLosesNothingElse) {
     std::uint64_t mounts = 0;
     for (const bool waits : {false, true})
         for (const bool power : {false, true}) {

@@ -40,7 +40,7 @@ struct FullDrive {
             raise_floor(sequence - 1);
             rig.engine->poll(++rig.now_ns);
         }
-        FAIL() << "busy for ever";
+        FAIL() << "the write is answered Busy forever";
     }
     /// Uniformly random blocks; a poll now and then, as a drive under load has.
     void overwrite(std::uint64_t writes) {

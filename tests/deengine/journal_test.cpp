@@ -65,7 +65,7 @@ LogRecord record(std::uint64_t sequence) {
     return r;
 }
 
-TEST(Journal, WhatIsAppendedIsFoundAgainInOrderThoughProgramsFail) {
+TEST(Journal, AppendedPagesAreFoundInOrderDespiteFailedPrograms) {
     const char* from = std::getenv("GN_SEED");
     const std::uint64_t first = from != nullptr ? std::strtoull(from, nullptr, 10) : 1;
     std::uint64_t records = 0;
@@ -95,7 +95,7 @@ TEST(Journal, WhatIsAppendedIsFoundAgainInOrderThoughProgramsFail) {
     std::printf("GN_COUNT deengine_journal_records=%llu\n", static_cast<unsigned long long>(records));
 }
 
-TEST(Journal, GivesBackUnitsWhosePagesAreBelowWhatIsNeededAndNoOther) {
+TEST(Journal, FreesOnlyUnitsWhosePagesAreNoLongerNeeded) {
     Bench bench;
     for (std::uint64_t i = 1; i <= 40; ++i) {
         ASSERT_TRUE(bench.journal.append(record(i), 1));
@@ -109,11 +109,11 @@ TEST(Journal, GivesBackUnitsWhosePagesAreBelowWhatIsNeededAndNoOther) {
     bench.journal.release(17, 1);
     EXPECT_EQ(bench.journal.units(), 3u);
     bench.journal.release(1000, 1);
-    EXPECT_EQ(bench.journal.units(), 1u) << "the one that is open stays";
+    EXPECT_EQ(bench.journal.units(), 1u) << "the open unit must be kept";
     EXPECT_EQ(bench.pool.emptied_units(), 4u);
 }
 
-TEST(Journal, SaysWhenThereIsNoPageAndKeepsWhatIsOpen) {
+TEST(Journal, ReportsThatNoPageIsFreeAndKeepsTheOpenUnit) {
     Bench bench;
     std::uint64_t appended = 0;
     while (bench.journal.append(record(appended + 1), 1)) {

@@ -49,7 +49,7 @@ void run_with_failures(std::uint64_t first, std::uint64_t& programs) {
     ASSERT_EQ(rig.flash.violations, 0u) << "with programs from " << first << " on failing";
 }
 
-TEST(JournalTwinTest, TheYoungerPageOfANumberCountsWhereverProgramsFail) {
+TEST(JournalTwinTest, OfTwoPagesWithOneNumberTheYoungerCountsWhereverProgramsFail) {
     std::uint64_t programs = 300;
     for (std::uint64_t first = 2; first < programs && !::testing::Test::HasFatalFailure(); ++first)
         run_with_failures(first, programs);

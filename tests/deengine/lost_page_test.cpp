@@ -88,7 +88,7 @@ class Lost : public ::testing::Test {
     SplitMix64 random{5};
 };
 
-TEST_F(Lost, TheSameContentsMendIt) {
+TEST_F(Lost, TheSameContentsRepairALostPage) {
     const auto all = contents();
     send(all[2]);
     lose();
@@ -96,12 +96,13 @@ TEST_F(Lost, TheSameContentsMendIt) {
     EXPECT_TRUE(shows(all[2]));
 }
 
-TEST_F(Lost, OlderContentsOfItsSequenceDoNotTakeItsPlace) {
+TEST_F(Lost, OtherContentsOfTheSameSequenceDoNotReplaceALostPage) {
     const auto all = contents();
     send(all[2]);
     lose();
     send(all[1]);
-    EXPECT_TRUE(shows(0)) << "what was acknowledged is lost, and older contents are no better";
+    EXPECT_TRUE(shows(0))
+        << "the acknowledged contents are lost, and other contents of the sequence must not replace them";
     rig->reboot();
     ASSERT_TRUE(rig->mount().ok());
     EXPECT_TRUE(shows(0));
@@ -111,7 +112,7 @@ TEST_F(Lost, OlderContentsOfItsSequenceDoNotTakeItsPlace) {
     EXPECT_TRUE(shows(all[3]));
 }
 
-TEST_F(Lost, ItStaysSoWhenItIsCopiedAgain) {
+TEST_F(Lost, ALostPageStaysLostWhenItIsCopiedAgain) {
     const auto all = contents();
     send(all[2]);
     lose();
@@ -128,7 +129,7 @@ TEST_F(Lost, ItStaysSoWhenItIsCopiedAgain) {
 }
 
 /// The older contents were stored first. Their page is still there when the newer one's is erased.
-TEST_F(Lost, RecoveryTakesNoOlderContentsOfItsSequence) {
+TEST_F(Lost, RecoveryDoesNotUseOtherContentsOfTheSequenceOfALostPage) {
     const auto all = contents();
     for (nvme::BlockAddress b = 57; b < 60; ++b) rig->write(1, b, false);
     send(all[0]);

@@ -13,7 +13,7 @@ class LostRecords : public ::testing::Test, public VolumeRig {
     void lose(nvme::BlockAddress block) { flash.lose_record(flash.find_last(kVolume, block)); }
 };
 
-TEST_F(LostRecords, ADamagedRecordOfTheLastPagePutsAllThatIsThereInDoubt) {
+TEST_F(LostRecords, ADamagedRecordOfTheLastPageMakesAllBlocksDoubtful) {
     put(5, 1);
     put(6, 2);
     put(5, 3);
@@ -21,13 +21,16 @@ TEST_F(LostRecords, ADamagedRecordOfTheLastPagePutsAllThatIsThereInDoubt) {
     boot(true);
     EXPECT_EQ(report.records_lost, 1u);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
-    EXPECT_EQ(status_of(6), Status::kDoubtful) << "it may have had the version that is lost";
-    EXPECT_EQ(status_of(7), Status::kDoubtful) << "so may a block that was never written, as far as is known";
-    EXPECT_TRUE(holds(at(5, true), 1)) << "who has asked all replicas gets what is there";
+    EXPECT_EQ(status_of(6), Status::kDoubtful)
+        << "the lost record may have held a newer version of this block";
+    EXPECT_EQ(status_of(7), Status::kDoubtful)
+        << "the lost record may have held a block that seems never written";
+    EXPECT_TRUE(holds(at(5, true), 1))
+        << "a read that accepts older versions must return the present version";
     EXPECT_TRUE(holds(at(7, true), 0));
 }
 
-TEST_F(LostRecords, ARecordThatIsGoneBeforeAnotherOneIsMissed) {
+TEST_F(LostRecords, AMissingRecordBeforeAnotherOneIsDetected) {
     put(5, 1);
     put(6, 2);
     put(7, 3);
@@ -37,17 +40,17 @@ TEST_F(LostRecords, ARecordThatIsGoneBeforeAnotherOneIsMissed) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, TheOnlyRecordOfAUnitIsMissedWhenItIsDamaged) {
+TEST_F(LostRecords, ADamagedOnlyRecordOfAUnitIsDetected) {
     put(5, 1);
     flash.flip_record(flash.find_last(kVolume, 5));
     boot(true);
     EXPECT_EQ(status_of(5), Status::kDoubtful);
     boot(true);
-    EXPECT_EQ(report.records_lost, 0u) << "that one is known, and nothing was lost since";
+    EXPECT_EQ(report.records_lost, 0u) << "the loss is already known and must not be reported again";
     EXPECT_EQ(status_of(5), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, BlocksOfAVolumeThatOlderMetadataDoesNotKnowAreInDoubtWhenItIsAddedAgain) {
+TEST_F(LostRecords, BlocksOfAVolumeUnknownToOlderMetadataAreDoubtfulWhenItIsAddedAgain) {
     constexpr nvme::VolumeId kLater = 2;
     for (const bool in_checkpoint : {false, true}) {
         VolumeRig rig(default_options());
@@ -68,14 +71,15 @@ TEST_F(LostRecords, BlocksOfAVolumeThatOlderMetadataDoesNotKnowAreInDoubtWhenItI
         for (int again = 0; again < 2; ++again) {
             ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
             Block got;
-            EXPECT_EQ(rig.read(block, got).status, Status::kDoubtful) << "not zeroes in silence";
+            EXPECT_EQ(rig.read(block, got).status, Status::kDoubtful)
+                << "the block must not silently read as zeroes";
             EXPECT_TRUE(rig.holds(rig.at(5), 1)) << "a volume that the metadata knows has all of its blocks";
             rig.boot();
         }
     }
 }
 
-TEST_F(LostRecords, ANewLifeOfAVolumeThatOlderMetadataDidNotKnowIsNotInDoubt) {
+TEST_F(LostRecords, ANewVolumeWithTheVidOfOneUnknownToOlderMetadataIsNotDoubtful) {
     constexpr nvme::VolumeId kLater = 2;
     const std::vector<std::byte> older = metadata.blob;
     ASSERT_EQ(add(make_record(kLater, kClient)), Status::kSuccess);
@@ -116,7 +120,7 @@ TEST_F(LostRecords, ADamagedLastRecordOfAFullUnitThatHoldsBlocksLeavesDoubt) {
     EXPECT_EQ(status_of(16), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, TheLastRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
+TEST_F(LostRecords, LostLastRecordsOfAUnitAreDetectedOnceTheJournalHasCountedThem) {
     for (const bool same_boot : {true, false}) {
         SCOPED_TRACE(same_boot ? "a kill" : "a cut of the power");
         put(5, same_boot ? 1 : 3);
@@ -134,7 +138,7 @@ TEST_F(LostRecords, TheLastRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) 
     }
 }
 
-TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
+TEST_F(LostRecords, TheLossOfAllRecordsOfAUnitIsDetectedOnceTheJournalHasCountedThem) {
     put(5, 1);
     put(6, 2);
     idle();
@@ -145,7 +149,7 @@ TEST_F(LostRecords, AllRecordsOfAUnitAreMissedOnceTheJournalHasCountedThem) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomLacksNoRecord) {
+TEST_F(LostRecords, AUnitClosedForLackOfSpaceIsNotReportedAsLackingRecords) {
     std::uint64_t sequence = 0;
     for (; sequence < 70; ++sequence) put(static_cast<nvme::BlockAddress>(sequence % 3), sequence + 1);
     idle();  // units that were programmed before are free
@@ -164,13 +168,13 @@ TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomLacksNoRecord) {
     flash = before.image();
     lose(12);
     boot(true);
-    EXPECT_EQ(report.records_lost, 1u) << "the last record that it had";
+    EXPECT_EQ(report.records_lost, 1u) << "the unit's last record is lost";
     EXPECT_EQ(status_of(12), Status::kDoubtful);
 }
 
 /// A unit is closed when its room below is gone. What is valid in it is superseded, it is erased, and a kill
 /// follows.
-TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomMayBeErasedThoughItWasNeverFull) {
+TEST_F(LostRecords, AUnitClosedForLackOfSpaceMayBeErasedAlthoughItWasNeverFull) {
     constexpr std::uint32_t kUnits = 24;
     constexpr std::uint32_t kPages = 16;
     constexpr std::uint32_t kBlocks = 200;
@@ -227,7 +231,7 @@ TEST_F(LostRecords, AUnitThatWasClosedForWantOfRoomMayBeErasedThoughItWasNeverFu
     EXPECT_EQ(status_of(5), Status::kSuccess);
 }
 
-TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne) {
+TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyLostOnesOfAUnitThanForOne) {
     for (std::uint64_t i = 1; i < 64; ++i) put(static_cast<nvme::BlockAddress>(i), i);
     const PageNumber first = flash.find_last(kVolume, 40) / 16 * 16;
     const RamFlash before = flash.image();
@@ -243,7 +247,7 @@ TEST_F(LostRecords, AMountReadsNoMoreRecordsForManyThatAreLostInAUnitThanForOne)
     EXPECT_LT(reads[1], reads[0] + reads[0] / 4);
 }
 
-TEST_F(LostRecords, AMountAfterAKillLooksAtNoUnitThatIsEmptyOnceMore) {
+TEST_F(LostRecords, AMountAfterAKillReadsNoEmptyUnitTwice) {
     put(5, 1);
     const RamFlash before = flash.image();
     std::vector<std::uint64_t> reads;
@@ -256,7 +260,7 @@ TEST_F(LostRecords, AMountAfterAKillLooksAtNoUnitThatIsEmptyOnceMore) {
     EXPECT_LT(reads[1], reads[0] + 64);
 }
 
-TEST_F(LostRecords, AUnitThatIsErasedFirstAfterACleanEndIsNotMissed) {
+TEST_F(LostRecords, AUnitErasedFirstAfterACleanCloseIsNotReportedAsLost) {
     put(5, 1);
     const std::uint32_t unit = flash.find_last(kVolume, 5) / 16;
     ASSERT_EQ(zero(at(5), 2).status, Status::kSuccess);
@@ -267,7 +271,7 @@ TEST_F(LostRecords, AUnitThatIsErasedFirstAfterACleanEndIsNotMissed) {
     EXPECT_TRUE(holds(at(5), 0));
 }
 
-TEST_F(LostRecords, ARecordThatIsAnotherPagesIsADamagedOne) {
+TEST_F(LostRecords, ARecordOfAnotherPageIsADamagedRecord) {
     put(5, 1);
     put(6, 2);
     flash.copy_record(flash.find_last(kVolume, 5), flash.find_last(kVolume, 6));
@@ -276,16 +280,16 @@ TEST_F(LostRecords, ARecordThatIsAnotherPagesIsADamagedOne) {
     EXPECT_EQ(status_of(6), Status::kDoubtful);
 }
 
-TEST_F(LostRecords, TheDoubtOutlivesBootsAndEndsWithALaterEpochOrTheVolume) {
+TEST_F(LostRecords, DoubtfulBlocksSurviveBootsUntilALaterEpochOrTheDeletionOfTheVolume) {
     put(5, 1);
     put(6, 2);
     flash.flip_record(flash.find_last(kVolume, 6));
     boot(true);
     boot(false);
-    EXPECT_EQ(report.records_lost, 0u) << "found before";
+    EXPECT_EQ(report.records_lost, 0u) << "the loss was already reported";
     EXPECT_EQ(status_of(6), Status::kDoubtful);
     put(6, 1);
-    EXPECT_EQ(status_of(6), Status::kDoubtful) << "it may be older than what was lost";
+    EXPECT_EQ(status_of(6), Status::kDoubtful) << "the block may be older than the lost record";
     auto again = make_record(kVolume, kClient);
     again.epoch = 2;
     ASSERT_EQ(chmod(again), Status::kSuccess);

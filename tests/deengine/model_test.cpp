@@ -281,7 +281,7 @@ class History {
                 if (got == pattern(model.id_at(v, b))) continue;
                 ASSERT_TRUE(pending != nullptr && pending->vid == id && got == pattern(model.id_at(after, b)))
                     << "volume " << id << " block " << b
-                    << " is neither what was acknowledged nor what was being written";
+                    << " has neither the acknowledged contents nor those of the write in flight";
             }
         }
     }
@@ -323,7 +323,7 @@ TEST(Engine, AgreesWithAPlainModelOverRandomHistories) {
         full += history.full;
         compared += history.compared;
     }
-    EXPECT_LT(full * 4, writes) << "the drive was full most of the time: this tests little";
+    EXPECT_LT(full * 4, writes) << "the drive was full most of the time, so the test covers too little";
     print_count("deengine_model_operations", operations);
     print_count("deengine_model_writes", writes);
     print_count("deengine_model_refusals", refusals);
@@ -375,7 +375,7 @@ TEST(Recovery, DeletionIsAllOrNothingWhereverItIsCut) {
     ASSERT_EQ(rig.write(rig.fields(3, 7, 0, 8), 1, pattern(10, 8)).status, Status::kSuccess);
     ASSERT_EQ(rig.write(rig.fields(4, 7, 0, 8), 1, pattern(30, 8)).status, Status::kSuccess);
     rig.metadata.fail = true;
-    EXPECT_EQ(rig.remove(3), Status::kInternalError) << "not stored, so not done";
+    EXPECT_EQ(rig.remove(3), Status::kInternalError) << "a deletion that is not stored must not take effect";
     EXPECT_TRUE(rig.holds(rig.fields(3, 7, 2), 12));
     rig.mount();
     ASSERT_EQ(rig.report.volumes, 2u);

@@ -80,7 +80,7 @@ TEST_F(Permission, VidsAndNamesAreTakenOnce) {
     EXPECT_EQ(rig.add(make_record(4, 7)), Status::kCapacityExceeded) << "max_volumes";
 }
 
-TEST_F(Permission, ChmodChangesWhatItMayAndNothingElse) {
+TEST_F(Permission, ChmodChangesOnlyTheFieldsThatItMayChange) {
     const VolumeRecord original = make_record(3, 7, 5);
     ASSERT_EQ(rig.add(original), Status::kSuccess);
     const auto with = [&](const std::function<void(VolumeRecord&)>& change) {
@@ -99,7 +99,7 @@ TEST_F(Permission, ChmodChangesWhatItMayAndNothingElse) {
     EXPECT_EQ(with([](auto& r) { r.writer = 8; }), Status::kInvalidField) << "a new writer needs a new epoch";
     EXPECT_EQ(with([](auto& r) { r.byte_length = 77, r.flags = 1; }), Status::kSuccess);
     EXPECT_EQ(with([](auto& r) { r.writer = 0; }), Status::kSuccess);
-    EXPECT_EQ(with([](auto&) {}), Status::kInvalidField) << "nor does the old one come back in its epoch";
+    EXPECT_EQ(with([](auto&) {}), Status::kInvalidField) << "the old writer must not return within its epoch";
     EXPECT_EQ(with([](auto& r) { r.epoch = 6, r.writer = 8; }), Status::kSuccess);
     EXPECT_EQ(with([](auto& r) { r.writer = 0; }), Status::kStaleEpoch) << "epochs never go back";
     const auto records = list();
@@ -126,7 +126,7 @@ TEST_F(Permission, VolumesSurviveAMountByteByByte) {
     EXPECT_EQ(rig.add(make_record(300, 7, 301)), Status::kSuccess);
 }
 
-TEST_F(Permission, TheListIsReadInPieces) {
+TEST_F(Permission, TheVolumeListIsReadInPieces) {
     for (const std::uint16_t vid : {5, 6, 7}) ASSERT_EQ(rig.add(make_record(vid, 7)), Status::kSuccess);
     EXPECT_EQ(list(0, 2).size(), 2u);
     EXPECT_EQ(header.total, 3u);
@@ -145,7 +145,7 @@ TEST_F(Permission, TheListIsReadInPieces) {
     EXPECT_EQ(rig.admin(c, small).status, Status::kInvalidField);
 }
 
-TEST_F(Permission, TheListTellsTheHighestEpochOfWhatWasDeleted) {
+TEST_F(Permission, TheVolumeListStatesTheHighestEpochOfDeletedVolumes) {
     nvme::Command c = rig.admin_command(AdminOpcode::kVolumeList);
     Block data(sizeof(nvme::VolumeListHeader));
     c.cdw11 = static_cast<std::uint32_t>(data.size());
@@ -158,7 +158,7 @@ TEST_F(Permission, TheListTellsTheHighestEpochOfWhatWasDeleted) {
     EXPECT_EQ(rig.admin(c, data).dw0, 40u);
 }
 
-TEST_F(Permission, OnlyThePrivilegedAdministrate) {
+TEST_F(Permission, OnlyTheAdminClientMayAdministrate) {
     const VolumeRecord r = make_record(3, 7);
     for (const auto o : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
                          AdminOpcode::kVolumeList, AdminOpcode::kMapSet})
@@ -184,7 +184,7 @@ TEST_F(Permission, AnOlderTermIsRefusedAlsoAfterAMount) {
     for (const std::uint64_t asking : {0ull, ~0ull}) {
         rig.term = asking;
         EXPECT_EQ(list().size(), 1u);
-        EXPECT_EQ(header.term, 9'002u) << "whoever asks learns the newest term and raises none";
+        EXPECT_EQ(header.term, 9'002u) << "VOLUME LIST must return the newest term and not raise it";
     }
     rig.term = header.term;
     EXPECT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
@@ -202,7 +202,7 @@ TEST_F(Permission, RevisionsNeverGoBackAndEqualOnesAreEqualBytes) {
     VolumeRecord r = make_record(3, 7);
     r.revision = 4;
     ASSERT_EQ(rig.add(r), Status::kSuccess);
-    EXPECT_EQ(rig.chmod(r), Status::kSuccess) << "the same again";
+    EXPECT_EQ(rig.chmod(r), Status::kSuccess) << "repeating the same change must succeed";
     r.byte_length = 1;
     EXPECT_EQ(rig.chmod(r), Status::kInvalidField);
     r.revision = 3;
@@ -211,7 +211,7 @@ TEST_F(Permission, RevisionsNeverGoBackAndEqualOnesAreEqualBytes) {
     EXPECT_EQ(rig.chmod(r), Status::kSuccess);
 }
 
-TEST_F(Permission, NobodyReadsAVolumeWhoseDeletionHasBegun) {
+TEST_F(Permission, NoClientReadsAVolumeWhoseDeletionHasBegun) {
     ASSERT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
     ASSERT_EQ(rig.set_map(make_map(1)), Status::kSuccess);
     ASSERT_EQ(rig.write(rig.fields(3, 7, 0), 1, pattern(5)).status, Status::kSuccess);
@@ -224,7 +224,7 @@ TEST_F(Permission, NobodyReadsAVolumeWhoseDeletionHasBegun) {
     EXPECT_EQ(rig.remove(3), Status::kSuccess);
 }
 
-TEST_F(Permission, NothingIsAcknowledgedThatIsNotStored) {
+TEST_F(Permission, NoChangeIsAcknowledgedBeforeItIsStored) {
     rig.term = 1;
     ASSERT_EQ(rig.add(make_record(3, 7)), Status::kSuccess);
     rig.metadata.fail = true;

@@ -70,7 +70,7 @@ class ReadAheadOfBlocks : public ::testing::Test, public CompletionSink {
     std::uint64_t sequence = 0, answered = 0;
 };
 
-TEST_F(ReadAheadOfBlocks, EachPageIsAnnouncedOnceAndBeforeOthersAreWaitedFor) {
+TEST_F(ReadAheadOfBlocks, EachPageIsPrefetchedOnceBeforeEarlierPagesAreAwaited) {
     constexpr std::uint32_t kBlocks = 40;
     run(ShardOp::kWrite, 100, kBlocks);
     flash.announced.clear();
@@ -80,12 +80,13 @@ TEST_F(ReadAheadOfBlocks, EachPageIsAnnouncedOnceAndBeforeOthersAreWaitedFor) {
     ASSERT_EQ(flash.announced.size(), kBlocks);
     for (std::uint32_t i = 0; i < kBlocks; ++i) {
         EXPECT_EQ(flash.announced[i], flash.reads[i].page) << "in the order in which they are read";
-        EXPECT_GE(flash.reads[i].announced, std::min(i + 8, kBlocks)) << "page " << i << " waits alone";
+        EXPECT_GE(flash.reads[i].announced, std::min(i + 8, kBlocks))
+            << "page " << i << " was not prefetched early enough";
         EXPECT_LE(flash.reads[i].announced, i + 16) << "more would take the buffers of other commands";
     }
 }
 
-TEST_F(ReadAheadOfBlocks, HolesAreNot) {
+TEST_F(ReadAheadOfBlocks, HolesAreNotPrefetched) {
     run(ShardOp::kWrite, 3, 1);
     flash.announced.clear();
     flash.reads.clear();
@@ -94,7 +95,7 @@ TEST_F(ReadAheadOfBlocks, HolesAreNot) {
     EXPECT_EQ(flash.announced, std::vector<PageNumber>{flash.reads[0].page});
 }
 
-TEST_F(ReadAheadOfBlocks, AReadOfOneBlockLeavesThatToItsBatch) {
+TEST_F(ReadAheadOfBlocks, AReadOfOneBlockIsPrefetchedByItsBatch) {
     run(ShardOp::kWrite, 0, 4);
     flash.announced.clear();
     run(ShardOp::kRead, 2, 1);

@@ -51,7 +51,7 @@ void expect_whole(std::unique_ptr<Medium> image, const Expectation& expected, co
 /// A cut takes the erasure of a unit and leaves the program after it, and recovery calls the pages behind
 /// that one torn. When the unit is erased again and that is cut too, they may be all that is left: what was
 /// trimmed in them must not come back, and they say nothing of a page that was lost.
-TEST(Erasure, WhatALostErasureLeftIsNotYoungAgainWhenTheNextOneIsCut) {
+TEST(Erasure, PagesLeftByALostErasureAreNotTakenForRecentOnesWhenTheNextErasureIsCut) {
     auto rig = mounted({24, 8});
     for (nvme::BlockAddress b = 0; b < 16; ++b) write_durably(*rig, b);
     for (nvme::BlockAddress b = 0; b < 16; ++b) write_durably(*rig, b, true);

@@ -65,7 +65,7 @@ bool is_part(const PageOob& oob, JournalPage type) {
     return oob.kind == PageKind::kSystem && oob.epoch == static_cast<std::uint32_t>(type);
 }
 
-TEST(Rot, AfterACleanEndNothingIsWrittenAndEverythingIsThere) {
+TEST(Rot, AMountAfterACleanCloseWritesNothingAndFindsAllBlocks) {
     auto rig = mounted();
     for (nvme::BlockAddress b = 0; b < 60; ++b) write_durably(*rig, b % 40, b % 9 == 0);
     ASSERT_TRUE(rig->shard->close().ok());
@@ -78,7 +78,7 @@ TEST(Rot, AfterACleanEndNothingIsWrittenAndEverythingIsThere) {
     EXPECT_EQ(rig->check(), "");
 }
 
-TEST(Rot, AnyDamagedPartOfTheNewestCheckpointMakesRecoveryBeginAtTheOneBefore) {
+TEST(Rot, AnyDamagedPartOfTheNewestCheckpointMakesRecoveryStartFromThePreviousOne) {
     std::uint32_t damaged = 0;
     for (std::size_t i = 0;; ++i) {
         auto rig = mounted();
@@ -122,7 +122,7 @@ TEST(Rot, AnyDamagedPartOfTheNewestCheckpointMakesRecoveryBeginAtTheOneBefore) {
     std::printf("GN_COUNT deengine_rot_parts_damaged=%u\n", damaged);
 }
 
-TEST(Rot, ABadRecordOfTheLastGroupsIsTornAndTheVersionBeforeStands) {
+TEST(Rot, ABadRecordOfTheLastGroupsIsTornAndThePreviousVersionIsKept) {
     auto rig = mounted();
     write_durably(*rig, 5);
     for (nvme::BlockAddress b = 10; b < 14; ++b) write_durably(*rig, b);
@@ -171,7 +171,7 @@ TEST(Rot, ABadRecordOfAnOlderGroupRefusesTheMountUnlessLossIsAccepted) {
 /// Between pages of groups g and g + 2 may lie one of group g + 1 that a cut tore and nobody was promised: it
 /// is byte for byte what is left of one of group g whose record rots. So nothing may be refused there, and
 /// from the next two groups on everything must.
-TEST(Rot, ABadRecordIsToldFromATearByAPageBehindItOfAnOlderGroup) {
+TEST(Rot, ABadRecordFollowedByAPageOfAnOlderGroupIsNotTakenForATornOne) {
     for (std::uint32_t later = 0; later < 5; ++later) {
         auto rig = mounted();
         write_durably(*rig, 5);
@@ -256,7 +256,7 @@ TEST(Rot, ALostLogPageRefusesTheMountUnlessLossIsAccepted) {
 
 /// A checkpoint under way at a cut leaves its later parts and not its first: they explain their own absence,
 /// not that of a page of the log from long before.
-TEST(Rot, ALostLogPageIsNotTakenForAPartOfACheckpointThatACutTook) {
+TEST(Rot, ALostLogPageIsNotTakenForAPartOfACheckpointLostInACut) {
     for (const bool record : {false, true}) {
         MediumOptions options = rot_medium();
         options.power_cuts = true;
@@ -289,7 +289,7 @@ TEST(Rot, ALostLogPageIsNotTakenForAPartOfACheckpointThatACutTook) {
     }
 }
 
-TEST(Rot, WithoutAnyWholeCheckpointNothingIsGuessed) {
+TEST(Rot, WithoutAnIntactCheckpointTheMountIsRefused) {
     auto rig = mounted();
     for (int round = 0; round < 12; ++round) {
         for (nvme::BlockAddress b = 0; b < 20; ++b) write_durably(*rig, b);
@@ -317,7 +317,7 @@ TEST(Rot, AFirstCheckpointIsNotNeededWhileTheJournalReachesBackToItsBeginning) {
     EXPECT_EQ(rig->check(), "");
 }
 
-TEST(Rot, AMappedPageWhoseUnitIsGoneReadsAsAnErrorNeverAsZeroes) {
+TEST(Rot, AMappedPageOfALostUnitIsAReadErrorNeverZeroes) {
     auto rig = mounted();
     for (nvme::BlockAddress b = 0; b < 30; ++b) write_durably(*rig, b);
     ASSERT_TRUE(rig->shard->close().ok());
@@ -369,7 +369,7 @@ class AheadOfGroups : public Flash {
     std::uint32_t ahead_;
 };
 
-TEST(Rot, GroupNumbersComeRoundWithoutConfusion) {
+TEST(Rot, GroupNumbersWrapAroundWithoutConfusion) {
     auto rig = mounted();
     std::uint32_t highest = 0;
     bool came_round = false;

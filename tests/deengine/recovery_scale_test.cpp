@@ -109,7 +109,7 @@ class NoAnswers : public CompletionSink {
     std::uint64_t good = 0;
 };
 
-TEST(Scale, AFullDriveOf16GiBRecoversAndSaysWhatItTook) {
+TEST(Scale, AFullDriveOf16GiBRecoversAndReportsItsTime) {
     constexpr std::uint64_t kBlocks = 4ull << 20;
     EngineOptions options;
     const std::uint32_t units = units_for_blocks(kBlocks, 256, 1, options);

@@ -237,7 +237,7 @@ TEST(Recovery, CutsAndFailingUnitsTogetherLoseNothing) {
     run("failing_forgotten", s, 1);
 }
 
-TEST(Recovery, NothingOfAnEarlierLifeOfAVidComesBack) {
+TEST(Recovery, NoBlockOfADeletedVolumeReappearsUnderItsReusedVid) {
     Storm s;
     s.purges = true;
     run("purge_kill", s, 1);
@@ -299,7 +299,7 @@ std::string chain(bool power, FlashGeometry geometry, std::uint64_t seed, int bo
     return {};
 }
 
-TEST(Recovery, AFullShardThatIsCutAgainAndAgainLosesNeitherBlocksNorRoom) {
+TEST(Recovery, AFullShardCutRepeatedlyLosesNeitherBlocksNorSpace) {
     Tally tally;
     const std::uint64_t seed = seed_from_environment(1);
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -312,7 +312,7 @@ TEST(Recovery, AFullShardThatIsCutAgainAndAgainLosesNeitherBlocksNorRoom) {
     print("chain", tally);
 }
 
-TEST(Recovery, BreakingOneOfItsRulesIsNoticed) {
+TEST(Recovery, TheTestDetectsABrokenRecoveryRule) {
     for (const Mutation mutation :
          {Mutation::kIgnoreOobCrc, Mutation::kApplyOutdatedPage, Mutation::kCheckpointBeforeLog}) {
         Storm s;

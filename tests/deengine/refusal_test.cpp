@@ -59,11 +59,11 @@ struct Refusal : ::testing::Test {
     std::vector<nvme::BlockAddress> own, foreign;
 };
 
-TEST_F(Refusal, NothingIsRefusedThatIsRight) {
+TEST_F(Refusal, NoValidCommandIsRefused) {
     each_opcode([&](IoOpcode o) { EXPECT_EQ(run(o, valid()).status, Status::kSuccess); });
 }
 
-TEST_F(Refusal, UnknownOpcodesNamespacesAndFusedCommands) {
+TEST_F(Refusal, UnknownOpcodesNamespacesAndFusedCommandsAreRefused) {
     for (int o = 0; o < 256; ++o) {
         if (o <= 2 || o == 8 || o == 9) continue;
         EXPECT_EQ(run(static_cast<IoOpcode>(o), valid()).status, Status::kInvalidOpcode);
@@ -76,22 +76,22 @@ TEST_F(Refusal, UnknownOpcodesNamespacesAndFusedCommands) {
     });
 }
 
-TEST_F(Refusal, AccessIsDeniedToStrangersForgedClientsAndUnknownVolumesAlike) {
+TEST_F(Refusal, AccessIsDeniedAlikeToUnknownClientsForgedClientsAndForUnknownVolumes) {
     each_opcode([&](IoOpcode o) {
         bound = kStranger;
         EXPECT_EQ(run(o, valid(kStranger)).status, Status::kAccessDenied);
         EXPECT_EQ(run(o, valid(kWriter)).status, Status::kAccessDenied)
             << "the connection is another client's";
         bound = 0;
-        EXPECT_EQ(run(o, valid(0)).status, Status::kAccessDenied) << "a plain host is nobody";
+        EXPECT_EQ(run(o, valid(0)).status, Status::kAccessDenied)
+            << "a host without a client id has no access";
         bound = kWriter;
         for (const nvme::VolumeId vid : {0, 1, 5, 65535}) {
             IoFields f = valid();
             f.volume = vid;
             f.block = 0xFFFFFFFF;
             f.map_version = 1;
-            EXPECT_EQ(run(o, f).status, Status::kAccessDenied)
-                << "whatever else is wrong: nothing is told about it";
+            EXPECT_EQ(run(o, f).status, Status::kAccessDenied) << "no other error may be revealed";
         }
         IoFields f = valid();
         f.volume = kOther;
@@ -99,7 +99,7 @@ TEST_F(Refusal, AccessIsDeniedToStrangersForgedClientsAndUnknownVolumesAlike) {
     });
 }
 
-TEST_F(Refusal, WorldReadableVolumesAreReadByEveryClientAndWrittenByOne) {
+TEST_F(Refusal, WorldReadableVolumesAreReadByEveryClientAndWrittenByTheirWriter) {
     nvme::VolumeRecord r = make_record(kOther, kStranger, 6);
     r.birth_epoch = 5;
     r.flags = nvme::kVolumeWorldReadable;
@@ -116,7 +116,7 @@ TEST_F(Refusal, WorldReadableVolumesAreReadByEveryClientAndWrittenByOne) {
     EXPECT_EQ(run(IoOpcode::kRead, f).status, Status::kAccessDenied);
 }
 
-TEST_F(Refusal, NoDataWithoutAGrant) {
+TEST_F(Refusal, DataIsRefusedWithoutAGrant) {
     each_opcode([&](IoOpcode o) {
         rig.mount();
         EXPECT_EQ(rig.engine->map_version(), 0u);
@@ -145,7 +145,7 @@ TEST_F(Refusal, TheMapVersionMustBeEqualAndTheAnswerNamesTheDrives) {
     });
 }
 
-TEST_F(Refusal, EpochsFenceWritersAndEarlierLivesButNotReadersOfOlderOpenings) {
+TEST_F(Refusal, EpochsFenceOlderWritersAndDeletedVolumesButNotReadersOfOlderOpenings) {
     nvme::VolumeRecord r = make_record(kVolume, kWriter, 5);
     r.epoch = 8;
     r.reader_count = 1;
@@ -185,7 +185,7 @@ TEST_F(Refusal, ReadersAndReleasedWritersAreWriteProtected) {
     EXPECT_EQ(run(IoOpcode::kWrite, valid()).status, Status::kNamespaceWriteProtected);
 }
 
-TEST_F(Refusal, FieldsThatMakeNoSense) {
+TEST_F(Refusal, InvalidFieldsAreRefused) {
     const auto field = [&](IoOpcode o, const std::function<void(IoFields&)>& change,
                            std::size_t bytes = ~0ull) {
         IoFields f = valid();
@@ -215,7 +215,7 @@ TEST_F(Refusal, FieldsThatMakeNoSense) {
     EXPECT_EQ(rig.trim(valid(), 1, {{0, 33, own[0]}}).status, Status::kInvalidField);
 }
 
-TEST_F(Refusal, DataOfAnotherLength) {
+TEST_F(Refusal, DataOfTheWrongLengthIsRefused) {
     for (const IoOpcode o : {IoOpcode::kRead, IoOpcode::kWrite})
         for (const std::size_t bytes : {0u, 1u, 512u, 4095u, 4097u, 8192u})
             EXPECT_EQ(run(o, valid(), {}, bytes).status, Status::kDataSglLengthInvalid) << bytes;
@@ -228,7 +228,7 @@ TEST_F(Refusal, DataOfAnotherLength) {
               Status::kDataSglLengthInvalid);
 }
 
-TEST_F(Refusal, BlocksPastTheEnd) {
+TEST_F(Refusal, BlocksPastTheEndAreRefused) {
     for (const nvme::BlockAddress b : {64u, 65u, 0xFFFFFFFFu}) {
         IoFields f = valid();
         f.block = b;
@@ -246,7 +246,7 @@ TEST_F(Refusal, BlocksPastTheEnd) {
     EXPECT_EQ(rig.flash.programs, programs) << "the whole command is checked before any of it is done";
 }
 
-TEST_F(Refusal, ChunksThatLiveOnAnotherDrive) {
+TEST_F(Refusal, ChunksOfAnotherDriveAreRefused) {
     for (const nvme::BlockAddress b : foreign)
         for (const IoOpcode o : {IoOpcode::kRead, IoOpcode::kWrite, IoOpcode::kWriteZeroes}) {
             IoFields f = valid();
@@ -276,7 +276,7 @@ TEST_F(Refusal, ChunksThatLiveOnAnotherDrive) {
     EXPECT_EQ(run(IoOpcode::kRead, f).status, Status::kWrongSsd);
 }
 
-TEST_F(Refusal, SequencesUpToTheFloorAreOver) {
+TEST_F(Refusal, SequencesUpToTheFloorAreRefused) {
     const auto floor = [&](std::uint64_t f, nvme::Epoch epoch, Requester from, nvme::VolumeId vid = kVolume) {
         nvme::Command c = rig.admin_command(nvme::AdminOpcode::kFloor);
         c.cdw10 = vid;

@@ -17,12 +17,13 @@ TEST_F(ScarcityTest, ATrimOverABlockWhoseOrderCannotBeReadIsRefusedForItsWholeRa
     EXPECT_TRUE(rig.holds(at(rig, 4), 5));
     EXPECT_TRUE(rig.holds(at(rig, 6), 7));
     Block got;
-    EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kUnrecoveredReadError) << "and is no block of zeroes";
+    EXPECT_EQ(rig.read(at(rig, 5), got).status, Status::kUnrecoveredReadError)
+        << "an unreadable block must not read as zeroes";
     EXPECT_EQ(rig.trim(at(rig, 0), 902, {{0, 1, 4}, {0, 2, 500}}).status, Status::kSuccess);
     EXPECT_TRUE(rig.holds(at(rig, 4), 0));
 }
 
-TEST_F(ScarcityTest, WhatAMountFindsIsStableBeforeAnAnswerSpeaksOfIt) {
+TEST_F(ScarcityTest, BlocksFoundByAMountAreStableBeforeAReadReturnsThem) {
     for (const bool cache : {true, false}) {
         EngineOptions o = default_options();
         o.volatile_cache = cache;
@@ -40,7 +41,7 @@ TEST_F(ScarcityTest, WhatAMountFindsIsStableBeforeAnAnswerSpeaksOfIt) {
     }
 }
 
-TEST_F(ScarcityTest, ADriveThatHoldsVolumesKeepsItsSlot) {
+TEST_F(ScarcityTest, ADriveWithVolumesRefusesAMapThatMovesItToAnotherSlot) {
     Rig rig;
     set_up(rig, 1000);
     ASSERT_EQ(rig.write(at(rig, 0), 5, pattern(1)).status, Status::kSuccess);

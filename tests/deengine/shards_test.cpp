@@ -55,7 +55,8 @@ struct ShardsTest : ::testing::Test {
         const std::uint64_t before = answers.count;
         engine->submit(nvme::encode_io(opcode, f), {kWriter, false}, data, ++tag, 1);
         if (answers.count == before) engine->poll(1);
-        EXPECT_EQ(answers.count, before + 1) << "one answer, however many parts";
+        EXPECT_EQ(answers.count, before + 1)
+            << "a command must be answered once, however many shards execute it";
         EXPECT_EQ(answers.last_tag, tag);
         return answers.last.status;
     }
@@ -153,7 +154,7 @@ TEST_F(ShardsTest, CommandsAcrossShardsAreAnsweredOnceAndKeepEveryBlock) {
     EXPECT_EQ(flash.violations, 0u);
 }
 
-TEST_F(ShardsTest, AFlushCoversAllOfThemAndAFailureOfOneIsTheCommands) {
+TEST_F(ShardsTest, AFlushCoversAllShardsAndFailsIfOneShardFails) {
     Block data = pattern(10, 512);
     ASSERT_EQ(io(IoOpcode::kWrite, 0, 512, data), Status::kSuccess);
     ASSERT_EQ(io(IoOpcode::kFlush, 0, 1, {}), Status::kSuccess);
@@ -166,7 +167,7 @@ TEST_F(ShardsTest, AFlushCoversAllOfThemAndAFailureOfOneIsTheCommands) {
     EXPECT_EQ(io(IoOpcode::kFlush, 0, 1, {}), Status::kWriteFault);
 }
 
-TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllOfThem) {
+TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllShards) {
     Block data = pattern(10, 600);
     for (std::uint32_t first = 0; first + 600 <= kBlocks; first += 600)
         ASSERT_EQ(io(IoOpcode::kWrite, first, 600, data), Status::kSuccess);
@@ -182,7 +183,7 @@ TEST_F(ShardsTest, ADeletedVolumeIsGoneFromAllOfThem) {
     check();
 }
 
-TEST_F(ShardsTest, ThePromiseOfCapacityIsTheDrives) {
+TEST_F(ShardsTest, TheCapacityLimitAppliesToTheWholeDrive) {
     options.block_limit = 700;
     mount();
     ASSERT_EQ(admin(nvme::AdminOpcode::kMapSet, make_map(1)), Status::kSuccess);
@@ -198,7 +199,8 @@ TEST_F(ShardsTest, ThePromiseOfCapacityIsTheDrives) {
               Status::kCapacityExceeded)
         << "in two parts, of which neither has room";
     EXPECT_EQ(engine->counters().mapped_blocks, 700u);
-    ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess) << "what is there is replaced";
+    ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess)
+        << "overwriting existing blocks must succeed";
 }
 
 }  // namespace gnstor::deengine::test::shards_test

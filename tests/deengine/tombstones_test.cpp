@@ -93,7 +93,7 @@ TEST(Tombstones, AgreeWithAPlainMapOfKeys) {
     std::printf("GN_COUNT deengine_tombstone_operations=%llu\n", static_cast<unsigned long long>(operations));
 }
 
-TEST(Tombstones, AnIntervalOfOneVolumeSaysNothingOfAnother) {
+TEST(Tombstones, AnIntervalOfOneVolumeDoesNotAffectAnother) {
     Tombstones tombstones(16);
     tombstones.add({make_key(1, 0xFFFFFFF0u), 16, 1, 5, 0});
     EXPECT_TRUE(tombstones.find(make_key(1, 0xFFFFFFFFu)));
@@ -101,13 +101,13 @@ TEST(Tombstones, AnIntervalOfOneVolumeSaysNothingOfAnother) {
     EXPECT_FALSE(tombstones.find(make_key(1, 0xFFFFFFEFu)));
 }
 
-TEST(Tombstones, NeighboursOfOneOrderAreOneInterval) {
+TEST(Tombstones, AdjacentIntervalsOfTheSameOrderAreMerged) {
     Tombstones tombstones(16);
     for (std::uint32_t i = 0; i < 64; ++i) tombstones.add({make_key(1, i * 4), 4, 1, 5, 0});
     EXPECT_EQ(tombstones.size(), 1u) << "a trim of many ranges in a row costs one";
 }
 
-TEST(Tombstones, WhatVolumesTakeLeavesAsMuchForTheNextOne) {
+TEST(Tombstones, AVolumeMayTakeHalfOfTheFreeTombstones) {
     constexpr std::size_t kCapacity = 1200;
     Tombstones tombstones(kCapacity);
     for (nvme::VolumeId volume = 1; volume <= 5; ++volume) {

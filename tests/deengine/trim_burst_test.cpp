@@ -25,7 +25,7 @@ struct Shape {
 
 class TrimBurstTest : public ::testing::TestWithParam<Shape> {};
 
-TEST_P(TrimBurstTest, LeavesAFullDriveThatGoesOnAndCanBeMounted) {
+TEST_P(TrimBurstTest, LeavesAFullDriveThatContinuesToServeAndCanBeMounted) {
     const Shape shape = GetParam();
     FullDrive drive(shape.units, shape.pages, default_options(), 1);
     for (std::uint32_t round = 0; round < 4 && !::testing::Test::HasFatalFailure(); ++round) {
@@ -82,7 +82,7 @@ TEST(TrimBurstTest, ADriveThatBadUnitsMadeTooSmallIsTrimmedAndWrittenAgain) {
     drive.check();
 }
 
-TEST(TrimBurstTest, FloorsTakeNoPageThatACheckpointNeeds) {
+TEST(TrimBurstTest, LogEntriesOfFloorsTakeNoPageThatACheckpointNeeds) {
     FullDrive drive(64, 16, default_options(), 2);
     for (std::uint32_t poll = 0; poll < 100; ++poll) {
         for (std::uint32_t i = 0; i < 1000; ++i) drive.raise_floor(++drive.sequence);

@@ -125,7 +125,8 @@ class Account {
         ASSERT_EQ(pool.good_units() + bad.size(), kUnits);
         const std::uint32_t victim = pool.victim();
         if (retiring) {
-            ASSERT_EQ(pool.info(victim).state, UnitState::kRetiring) << "what fails is moved first";
+            ASSERT_EQ(pool.info(victim).state, UnitState::kRetiring)
+                << "a failed unit must be collected first";
         } else if (least <= kPages) {
             ASSERT_EQ(pool.info(victim).valid, least) << "the victim has fewest valid pages";
         } else {
@@ -168,7 +169,7 @@ TEST(UnitPool, KeepsItsRulesUnderRandomStreamsFailuresAndGroups) {
     std::printf("GN_COUNT deengine_unit_pool_programs=%llu\n", static_cast<unsigned long long>(programmed));
 }
 
-TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
+TEST(UnitPool, AMountContinuesOpenUnitsAndFreesEmptyOnes) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     pool.restore(0, {.serial = 5, .next = 2, .valid = 0, .state = UnitState::kOpen, .system = false});
@@ -181,7 +182,7 @@ TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
     pool.validate(1);
     pool.validate(12);
     pool.start(7);
-    EXPECT_EQ(pool.open_unit(Stream::kCollector), 0u) << "the only one: the collector's";
+    EXPECT_EQ(pool.open_unit(Stream::kCollector), 0u) << "the last free unit must go to the collector";
     EXPECT_EQ(pool.open_unit(Stream::kUser), kNoUnit);
     EXPECT_EQ(pool.next_page(Stream::kCollector), 2u);
     EXPECT_EQ(pool.open_unit(Stream::kSystem), 1u);
@@ -197,7 +198,7 @@ TEST(UnitPool, AMountGoesOnInOpenUnitsAndFreesWhatHoldsNothing) {
     EXPECT_EQ(pool.free_units(), 4u);
 }
 
-TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostRoomGoOn) {
+TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostFreePagesAreContinued) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     const std::uint32_t programmed[4] = {3, 1, 3, 2};
@@ -213,7 +214,7 @@ TEST(UnitPool, OfSeveralOpenDataUnitsTheTwoWithMostRoomGoOn) {
     EXPECT_NE(pool.victim(), kNoUnit);
 }
 
-TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
+TEST(UnitPool, AUnitWithoutSpaceOnDiskIsExchangedForOneThatHasSpace) {
     RamFlash flash(8, 4);
     UnitPool pool(flash, 0, 8);
     for (std::uint32_t u = 0; u < 7; ++u) pool.restore(u, {});
@@ -223,11 +224,11 @@ TEST(UnitPool, AUnitWithoutRoomBelowIsExchangedForOneThatHas) {
     ASSERT_NE(page / 4, 7u);
     ASSERT_TRUE(pool.exchange_open_unit(Stream::kCollector));
     EXPECT_EQ(pool.next_page(Stream::kCollector), 28u) << "it was programmed before: there is room for it";
-    EXPECT_FALSE(pool.exchange_open_unit(Stream::kCollector)) << "there is no other";
-    EXPECT_EQ(pool.free_units(), 8u) << "and no unit was lost";
+    EXPECT_FALSE(pool.exchange_open_unit(Stream::kCollector)) << "there is no other unit to exchange it for";
+    EXPECT_EQ(pool.free_units(), 8u) << "no unit may be lost";
 }
 
-TEST(UnitPool, UsersLeaveRoomBelowToTheJournalAndTheCollector) {
+TEST(UnitPool, UserWritesLeaveDiskSpaceToTheJournalAndTheCollector) {
     RamFlash flash(16, 4);
     UnitPool pool(flash, 0, 16);
     for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
@@ -247,7 +248,7 @@ TEST(UnitPool, UsersLeaveRoomBelowToTheJournalAndTheCollector) {
     EXPECT_NE(pool.next_page(Stream::kCollector), kNoPage);
 }
 
-TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
+TEST(UnitPool, SerialsNeverWrapAroundAndTheJournalOutlastsBlocks) {
     RamFlash flash(16, 4);
     UnitPool pool(flash, 0, 16);
     for (std::uint32_t u = 0; u < 16; ++u) pool.restore(u, {});
@@ -262,7 +263,7 @@ TEST(UnitPool, SerialsNeverComeRoundAndTheJournalOutlivesBlocks) {
 }
 
 /// A cut undoes what the collector emptied in the last groups: it needs a unit then to begin with.
-TEST(UnitPool, TheCollectorLeavesItsLastUnitUntilWhatItEmptiedIsFree) {
+TEST(UnitPool, TheCollectorKeepsItsLastUnitUntilTheUnitsItEmptiedAreFree) {
     RamFlash flash(8, 2);
     UnitPool pool(flash, 0, 8);
     pool.start(1);
@@ -289,7 +290,7 @@ TEST(UnitPool, TheCollectorLeavesItsLastUnitUntilWhatItEmptiedIsFree) {
     pool.durable(1);
     ASSERT_EQ(pool.free_units(), 3u);
     for (int i = 0; i < 4; ++i) EXPECT_NE(program(Stream::kCollector), kNoPage);
-    EXPECT_EQ(pool.free_units(), 1u) << "nothing waits: the last one may be taken";
+    EXPECT_EQ(pool.free_units(), 1u) << "no emptied unit is waiting, so the last one may be taken";
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class Demo(unittest.TestCase):
             self.assertEqual(died, PLANNED_KILLS)
             self.assertIn(f"{died} times by SIGKILL", ended.stdout)
             read_back = re.findall(r"\[ok\] (\d+) blocks were acknowledged to killed processes and read back: 0 differ", ended.stdout)
-            self.assertEqual(read_back[-1], str(size // BLOCK), "the last process has all blocks from its predecessors")
+            self.assertEqual(read_back[-1], str(size // BLOCK), "the last process must read back all blocks of its predecessors")
             kills += died
             matches_compared += len(places)
 

@@ -85,7 +85,7 @@ class Remote(unittest.TestCase):
         nodes = re.search(r"[0-9.]+ s of CPU of processes gnstor (\d+), gnstor (\d+)", ended.stdout)
         self.assertTrue(nodes, ended.stdout)
         self.assertTrue({int(pid) for pid in nodes.groups()} < set(pids))
-        self.assertEqual([p.name for p in self.root.iterdir()], ["hay"], "nothing stays behind")
+        self.assertEqual([p.name for p in self.root.iterdir()], ["hay"], "the demo left files")
         stated = re.search(r"stores and logs in (\S+)", ended.stdout)[1]
         self.assertFalse(pathlib.Path(stated).exists())
 
@@ -93,7 +93,7 @@ class Remote(unittest.TestCase):
         ended = self.demo("--remote", "--nodes", "0")
         self.agreed(ended)
         self.assertIn("wire: shm: gnstord works on queues in this process's memory", ended.stdout)
-        self.assertIn("daemon suspended: no, the SSDs are in its process", ended.stdout)
+        self.assertIn("daemon suspended: no, gnstord's process also serves the SSDs", ended.stdout)
         self.gone(self.pids(ended.stdout))
 
     def test_an_array_that_runs_is_used_and_left_as_it_was(self):
@@ -103,7 +103,7 @@ class Remote(unittest.TestCase):
                 ended = self.demo("--remote", f"unix:{up['socket']}")
                 self.agreed(ended)
                 self.assertIn(wire, ended.stdout)
-                self.assertIn("it is not the demo's to stop", ended.stdout)
+                self.assertIn("the demo does not stop an array that it has not started", ended.stdout)
                 self.assertEqual(self.gnstor("volume", "list")["volumes"], [])
                 self.assertTrue(self.gnstor("status")["map_in_force"])
                 self.gnstor("down")
@@ -188,7 +188,7 @@ class Remote(unittest.TestCase):
             if "every answer agrees" not in out:
                 return process, pids, out, err, said + out + err
             self.gone(pids)
-        self.fail(f"{TRIES} times it came to its end all the same: {out}{err}")
+        self.fail(f"in {TRIES} tries the demo ended before it could be interrupted: {out}{err}")
 
     @staticmethod
     def kill_array(process, pids):
@@ -222,7 +222,7 @@ class Remote(unittest.TestCase):
                 self.assertEqual(len(pids), 3)
                 self.assertEqual(process.returncode, 128 + number, all_said)
                 self.gone(pids)
-                self.assertEqual(sorted(p.name for p in self.root.iterdir()), ["big", "hay"], "nothing stays behind")
+                self.assertEqual(sorted(p.name for p in self.root.iterdir()), ["big", "hay"], "the demo left files")
                 counts["demo_remote_kills"] += 1
 
 

@@ -52,7 +52,7 @@ std::unique_ptr<client::Client> connect(EmbeddedArray& array, const std::string&
         ASSERT_TRUE(gn_ok.ok()) << gn_ok.error().message; \
     } while (false)
 
-TEST(EmbeddedArray, WhatWasWrittenIsReadOnEveryReplicaCount) {
+TEST(EmbeddedArray, ReadsReturnTheWrittenDataWithEveryReplicaCount) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto client = connect(**array, "alice");
@@ -70,7 +70,7 @@ TEST(EmbeddedArray, WhatWasWrittenIsReadOnEveryReplicaCount) {
     }
 }
 
-TEST(EmbeddedArray, EveryWriteReachesEveryReplicaAndEveryReadOne) {
+TEST(EmbeddedArray, EveryWriteReachesEveryReplicaAndEveryReadOneOfThem) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto client = connect(**array, "alice");
@@ -90,7 +90,7 @@ TEST(EmbeddedArray, EveryWriteReachesEveryReplicaAndEveryReadOne) {
     EXPECT_EQ(read, 1024u);
 }
 
-TEST(EmbeddedArray, AVolumeIsReadByThoseItIsSharedWithAndByNobodyElse) {
+TEST(EmbeddedArray, AVolumeIsReadOnlyByClientsItIsSharedWith) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto alice = connect(**array, "alice");
@@ -112,7 +112,7 @@ TEST(EmbeddedArray, AVolumeIsReadByThoseItIsSharedWithAndByNobodyElse) {
     EXPECT_FALSE(bob->open("v", client::OpenMode::kWrite).ok());
 }
 
-TEST(EmbeddedArray, AnOlderOpeningForWritingIsShutOutByANewerOne) {
+TEST(EmbeddedArray, AnOlderOpeningForWritingIsFencedByANewerOne) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto alice = connect(**array, "alice");
@@ -128,7 +128,7 @@ TEST(EmbeddedArray, AnOlderOpeningForWritingIsShutOutByANewerOne) {
     ASSERT_OK((*newer)->write(0, data));
 }
 
-TEST(EmbeddedArray, IoGoesOnWhileTheDaemonIsSuspended) {
+TEST(EmbeddedArray, IoContinuesWhileTheDaemonIsSuspended) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto client = connect(**array, "alice");
@@ -147,7 +147,7 @@ TEST(EmbeddedArray, IoGoesOnWhileTheDaemonIsSuspended) {
 }
 
 // SSDs in the daemon's own process serve under grants like any others.
-TEST(EmbeddedArray, AGrantEndsWhenTheDaemonsThreadStandsStillAndComesBackWithIt) {
+TEST(EmbeddedArray, AGrantEndsWhenTheDaemonsThreadStopsAndReturnsWhenItResumes) {
     EmbeddedArrayOptions options = small_array();
     options.grant_ms = 200;
     auto array = EmbeddedArray::open(options);
@@ -179,7 +179,7 @@ TEST(EmbeddedArray, AGrantEndsWhenTheDaemonsThreadStandsStillAndComesBackWithIt)
     EXPECT_TRUE(read_until(true));
 }
 
-TEST(EmbeddedArray, FilesOutliveTheArrayAndRecordsAreRebuiltFromThem) {
+TEST(EmbeddedArray, StoresOutliveTheArrayAndRecordsAreRebuiltFromThem) {
     const auto directory =
         std::filesystem::path(::testing::TempDir()) / ("gnstor-array-" + std::to_string(::getpid()));
     std::filesystem::remove_all(directory);
@@ -212,7 +212,7 @@ TEST(EmbeddedArray, FilesOutliveTheArrayAndRecordsAreRebuiltFromThem) {
     std::filesystem::remove_all(directory);
 }
 
-TEST(EmbeddedArray, BadRequestsGetASentenceAndChangeNothing) {
+TEST(EmbeddedArray, BadRequestsAreRefusedWithAnErrorMessageAndChangeNothing) {
     auto array = EmbeddedArray::open(small_array());
     ASSERT_OK(array);
     auto client = connect(**array, "alice");

@@ -166,7 +166,7 @@ class DeadServer : public ::testing::TestWithParam<Form> {
     std::unique_ptr<client::Volume> volume;
 };
 
-TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim) {
+TEST_P(DeadServer, PendingAndLaterCommandsFailWithAQueueErrorUntilReclaim) {
     ::testing::internal::CaptureStderr();
     // They take what is sent from here on, and answer nothing.
     for (const auto& process : first) process->stand_still();
@@ -181,7 +181,8 @@ TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
     for (auto& lane : lanes) lane.join();
     const double under_way_ms = killed.ms();
     for (std::uint32_t lane = 0; lane < kReaders; ++lane)
-        EXPECT_EQ(ended[lane], Status::kQueueError) << "under way, lane " << lane;
+        EXPECT_EQ(ended[lane], Status::kQueueError)
+            << "a command in flight must fail with a queue error, lane " << lane;
     // The kernel tells of the end of a process; that no packet is answered any more only retries tell.
     const std::uint64_t within_ns = GetParam() == Form::kUdpTwoNodes ? kLateNs : kDeadlineNs;
     EXPECT_LT(under_way_ms, static_cast<double>(within_ns) / 1e6) << "under way";
@@ -191,7 +192,7 @@ TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
     for (std::uint32_t i = 0; i < 2 * kCalls; ++i) {
         Clock call;
         EXPECT_EQ(i % 2 == 0 ? read(i % 4 / 2, i) : write(i % 4 / 2, i), Status::kQueueError)
-            << "after its end";
+            << "a command after the server's end must fail with a queue error";
         slowest_ms = std::max(slowest_ms, call.ms());
     }
     EXPECT_LT(calls.ms(), static_cast<double>(kDeadlineNs) / 1e6) << 2 * kCalls << " calls";
@@ -199,7 +200,7 @@ TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
     EXPECT_FALSE(volume->read(0, to).ok()) << "the host's own lanes";
     // Until the keep-alives have seen all SSDs lost.
     while (!client->volatile_write_cache().ok()) std::this_thread::yield();
-    EXPECT_FALSE(client->reclaim().ok()) << "nobody serves";
+    EXPECT_FALSE(client->reclaim().ok()) << "no server is running";
     EXPECT_EQ(read(0, 1), Status::kQueueError);
 
     for (const auto& process : second) ASSERT_TRUE(process->begin());
@@ -209,13 +210,14 @@ TEST_P(DeadServer, WhatWaitsForItAndWhatFollowsFailsByItsQueuePairsUntilReclaim)
     for (std::uint32_t i = 0; i < 4; ++i) EXPECT_EQ(read(i % 2, i), Status::kSuccess) << "block " << i;
     EXPECT_EQ(write(1, 1), Status::kSuccess);
     for (std::uint32_t i = 0; i < client->channel_count(); ++i)
-        EXPECT_EQ(client->channel(i).counters().value().timeouts, 0u) << "none was waited out";
+        EXPECT_EQ(client->channel(i).counters().value().timeouts, 0u) << "no call may wait for its deadline";
 
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(occurrences(said, "client owner has lost"), peers()) << said;
     EXPECT_EQ(occurrences(said, "client owner reaches"), peers()) << said;
-    EXPECT_EQ(occurrences(said, "\n"), 2 * peers()) << "a line a peer that goes and one when it is back\n"
-                                                    << said;
+    EXPECT_EQ(occurrences(said, "\n"), 2 * peers())
+        << "expected one log line when a peer disconnects and one when it is back\n"
+        << said;
     std::printf(
         "%s: commands under way failed %.3f ms after the kill; the slowest of %u calls after it took %.3f "
         "ms\n",

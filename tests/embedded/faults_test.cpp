@@ -196,7 +196,7 @@ TEST_F(Faults, AfterReclaimNoBufferIsTouchedByWhatTimedOut) {
         EXPECT_EQ(back, data);
         for (auto* buffer : buffers) {
             EXPECT_TRUE(std::all_of(buffer, buffer + kWordsPerBlock, [](auto w) { return w == 0xC0FFEEull; }))
-                << "touched after reclaim, round " << round;
+                << "the buffer changed after reclaim, round " << round;
             EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
         }
         b.expect_clean();
@@ -204,7 +204,7 @@ TEST_F(Faults, AfterReclaimNoBufferIsTouchedByWhatTimedOut) {
     count("array_timeouts", timed_out);
 }
 
-TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
+TEST_F(Faults, AnExpiredAssociationIsRestoredByReclaim) {
     constexpr std::uint32_t kKeepAliveMs = 1000;
     auto client = b.rig.connect("brief", 2, 8, simt::LanesKind::kCpu, kKeepAliveMs);
     auto volume = b.rig.volume(*client, "brief", 64);
@@ -218,7 +218,7 @@ TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
         }
         fill_tagged(kMe, data.data(), 1, 0, 64, tag_of(0, round));
         const ChannelRef ch = client->channel(round % 2).ref();
-        // The next one may be lost at any moment, where a busy machine lets the proxy wait.
+        // The next one may be lost at any moment, where a busy machine delays the thread that renews it.
         const auto write_and_read = [&] {
             const Status written = volume->ref().write(kMe, ch, 0, 64, data.data(), late());
             return nvme::ok(written) ? volume->ref().read(kMe, ch, 0, 64, back.data(), late()) : written;
@@ -243,7 +243,7 @@ TEST_F(Faults, AnAssociationThatExpiredComesBackByReclaim) {
     b.rig.expect_clean(*client);
 }
 
-TEST_F(Faults, AHeldEngineTimesHostTransfersAndQuiesceOutInsteadOfHanging) {
+TEST_F(Faults, WithAStoppedEngineHostTransfersAndQuiesceTimeOutInsteadOfHanging) {
     Hold hold(*b.rig.node->nic_reactors().front());
     const ChannelRef ch = b.client->channel(0).ref();
     std::vector<std::uint64_t> data(kWordsPerBlock);

@@ -148,7 +148,7 @@ nvme::Command Isolation::forge(SplitMix64& random, gnor::Channel& channel, std::
     return c;
 }
 
-TEST_F(Isolation, ForgedCommandsOnAnOwnConnectionNeverBringOrChangeAnothersBytes) {
+TEST_F(Isolation, ForgedCommandsNeverReadOrChangeAnotherClientsBytes) {
     SplitMix64 random(run_seed() + 21);
     gnor::Channel& channel = bob->channel(0);
     const auto pool = pool_of(channel);
@@ -173,7 +173,7 @@ TEST_F(Isolation, ForgedCommandsOnAnOwnConnectionNeverBringOrChangeAnothersBytes
                 static_cast<unsigned long long>(broken));
     EXPECT_GT(served, kForged / 20);  // what was Bob's own right
     EXPECT_GT(refused, kForged / 4);
-    EXPECT_NE(std::find(pool.begin(), pool.end(), kFiller), pool.end()) << "his own bytes do arrive";
+    EXPECT_NE(std::find(pool.begin(), pool.end(), kFiller), pool.end()) << "Bob's own data must arrive";
     count("array_forged_commands", kForged);
     rig.expect_clean(*bob);
 }

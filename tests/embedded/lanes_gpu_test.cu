@@ -73,7 +73,7 @@ TEST_F(ArrayGpu, HundredsOfWarpsShareTwoChannels) {
     b.expect_tagged();
     b.expect_clean();
 }
-TEST_F(ArrayGpu, EachWarpOnAChannelOfItsOwnAndLanesThatLeave) {
+TEST_F(ArrayGpu, EachWarpHasItsOwnChannelAndLanesMayExitEarly) {
     BenchOptions o = gpu(8, 8);
     o.replicas = 3;
     o.blocks = 8 * 256;
@@ -94,10 +94,11 @@ TEST_F(ArrayGpu, AGridFarLargerThanWhatRunsAtOnce) {
     b.expect_tagged();
     b.expect_clean();
 }
-TEST_F(ArrayGpu, APoolGrowsByItsClientsProxyUnderARunningKernel) {
+TEST_F(ArrayGpu, APoolIsGrownByTheClientsHostThreadUnderARunningKernel) {
     const char* const tool = std::getenv("GN_UNDER_TOOL");
     if (tool != nullptr && std::string_view(tool) == "memcheck")
-        GTEST_SKIP() << "memcheck takes what was registered after a kernel began for no memory at all";
+        GTEST_SKIP() << "compute-sanitizer memcheck does not recognize memory that was registered after a "
+                        "kernel started";
     constexpr std::uint32_t kWarps = 64;
     GrowingPool b(256u << 10, 4u << 20, kWarps);
     b.launch(16, 128, PoolGrows{b.common, b.counter(), kWarps, 16});
@@ -105,7 +106,7 @@ TEST_F(ArrayGpu, APoolGrowsByItsClientsProxyUnderARunningKernel) {
     EXPECT_EQ(b.client->channel(0).pool_bytes(), 4u << 20);
     b.rig.expect_clean(*b.client);
 }
-TEST_F(ArrayGpu, ContendedBlocksEndEqualOnAllReplicas) {
+TEST_F(ArrayGpu, BlocksWrittenConcurrentlyEndEqualOnAllReplicas) {
     for (const std::uint32_t replicas : {2u, 4u}) {
         BenchOptions o = gpu();
         o.replicas = replicas;

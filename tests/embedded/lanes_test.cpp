@@ -22,7 +22,7 @@ TEST(ArrayLanes, HundredsOfWarpsShareTwoChannels) {
     b.expect_clean();
 }
 
-TEST(ArrayLanes, EachWarpOnAChannelOfItsOwn) {
+TEST(ArrayLanes, EachWarpOnItsOwnChannel) {
     BenchOptions o;
     o.channels = 8;
     o.depth = 8;
@@ -60,7 +60,7 @@ TEST(ArrayLanes, ManyMoreWorkersThanProcessorsAndSeveralEngineThreads) {
     b.expect_clean();
 }
 
-TEST(ArrayLanes, LaterLaunchesAndOpeningsGoOnFromEarlierOnes) {
+TEST(ArrayLanes, LaterLaunchesAndOpeningsContinueFromEarlierOnes) {
     BenchOptions o;
     o.blocks = 32 * 32;
     ArrayBench b(o, 32, RandomMix::kStride);
@@ -75,7 +75,7 @@ TEST(ArrayLanes, LaterLaunchesAndOpeningsGoOnFromEarlierOnes) {
     b.expect_clean();
 }
 
-TEST(ArrayLanes, ContendedBlocksEndEqualOnAllReplicas) {
+TEST(ArrayLanes, BlocksWrittenConcurrentlyEndEqualOnAllReplicas) {
     for (const std::uint32_t replicas : {2u, 4u}) {
         BenchOptions o;
         o.replicas = replicas;
@@ -130,7 +130,7 @@ TEST_P(ArrayWarps, DoEverythingAtRandom) {
     b.expect_tagged();
     b.expect_clean();
 }
-TEST_P(ArrayWarps, GoOnWhenLanesLeave) {
+TEST_P(ArrayWarps, ContinueWhenLanesExit) {
     ArrayBench b(few(), 3, RandomMix::kStride);
     b.test_warps(3, GetParam(), b.mix(32, 30 / kScale, 0, true));
     b.expect_good(3 * 20 / kScale);

@@ -41,7 +41,7 @@ class Leases : public ::testing::Test {
     std::vector<std::uint64_t> data = std::vector<std::uint64_t>(kWordsPerBlock);
 };
 
-TEST_F(Leases, OneOfTwoWritersWinsAndTheOtherIsToldByWhom) {
+TEST_F(Leases, OneOfTwoWritersWinsAndTheOthersErrorNamesTheWinner) {
     std::uint64_t races = 0;
     for (std::uint32_t round = 0; round < 40; ++round) {
         Result<std::unique_ptr<client::Volume>> a = error(Errc::kInternal, "not tried");
@@ -76,14 +76,15 @@ TEST_F(Leases, EveryOpeningForWritingRaisesTheEpochAndReadingDoesNot) {
     }
 }
 
-TEST_F(Leases, AWriterWhoseLeaseRanOutIsShutOutByTheNextAndLosesNothing) {
+TEST_F(Leases, AWriterWhoseLeaseRanOutIsFencedByTheNextAndLosesNoData) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     for (std::uint32_t b = 0; b < 64; ++b) ASSERT_EQ(write(*alice, *old, b, tag_of(1, b)), Status::kSuccess);
     EXPECT_FALSE(bob->open("v", client::OpenMode::kWrite).ok());
     // The daemon is away: renewals fail, I/O goes on.
     rig.daemon->suspend();
     rig.clock_ms += kLeaseMs + 1;
-    EXPECT_EQ(write(*alice, *old, 64, tag_of(1, 64)), Status::kSuccess) << "nobody else writes yet";
+    EXPECT_EQ(write(*alice, *old, 64, tag_of(1, 64)), Status::kSuccess)
+        << "no other writer has the volume yet";
     rig.daemon->resume();
     auto next = bob->open("v", client::OpenMode::kWrite);
     GN_ASSERT_OK(next);
@@ -95,14 +96,14 @@ TEST_F(Leases, AWriterWhoseLeaseRanOutIsShutOutByTheNextAndLosesNothing) {
         rig.control->renew_lease(alice->identity().id, old->record().geometry.volume, old->record().epoch)
             .ok());
     EXPECT_EQ(old->ref().read(kMe, alice->channel(0).ref(), 5, 1, data.data(), late()), Status::kSuccess)
-        << "reading goes on";
+        << "reading must still succeed";
     auto reader = rig.connect("bob", 1);
     expect_tags(*reader, "v", 9, [](std::uint32_t b) {
         return b < 32 ? tag_of(1, b) : b < 64 ? tag_of(2, b) : b == 64 ? tag_of(1, 64) : 0;
     });
 }
 
-TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenIfNobodyElseComes) {
+TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenWithoutAnotherWriter) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     ASSERT_EQ(write(*alice, *old, 3, tag_of(1, 1)), Status::kSuccess);
     pass(kLeaseMs / 2);
@@ -118,7 +119,7 @@ TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenIfNobodyElseComes) {
     });
 }
 
-TEST_F(Leases, ARenewedLeaseKeepsOthersOut) {
+TEST_F(Leases, ARenewedLeaseKeepsOtherWritersOut) {
     auto volume = alice->open("v", client::OpenMode::kWrite).value();
     for (int i = 0; i < 10; ++i) {
         pass(kLeaseMs / 3);
@@ -130,7 +131,7 @@ TEST_F(Leases, ARenewedLeaseKeepsOthersOut) {
     EXPECT_TRUE(volume->lease_held());
 }
 
-TEST_F(Leases, AReleaseLetsTheNextInAndEndsWritingAtOnce) {
+TEST_F(Leases, AReleaseAdmitsTheNextWriterAndEndsWritingAtOnce) {
     auto old = alice->open("v", client::OpenMode::kWrite).value();
     GN_ASSERT_OK(old->set_byte_length(4097));
     ASSERT_EQ(write(*alice, *old, 0, tag_of(0, 0)), Status::kSuccess);
@@ -160,7 +161,7 @@ TEST_F(Leases, TheClientKnowsThatItsLeaseIsOverOnceAnotherHasTheVolume) {
     const auto deadline = late();
     Result<std::unique_ptr<client::Volume>> next = error(Errc::kInternal, "not tried");
     while (old->lease_held() && !deadline.passed()) std::this_thread::yield();
-    EXPECT_FALSE(old->lease_held()) << "nobody renewed it";
+    EXPECT_FALSE(old->lease_held()) << "the lease was not renewed";
     // The daemon counts from a little later than the client.
     const std::uint64_t over = daemon::boottime_ms() + o.lease_ms;
     while (daemon::boottime_ms() < over) std::this_thread::yield();

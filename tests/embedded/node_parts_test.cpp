@@ -66,7 +66,7 @@ TEST_F(KnownSsds, AreReadAsTheyWereWritten) {
     EXPECT_EQ(std::distance(fs::directory_iterator(dir), fs::directory_iterator()), 1) << "remains";
 }
 
-TEST_F(KnownSsds, SomethingElseIsAnErrorThatNamesTheFile) {
+TEST_F(KnownSsds, AnInvalidFileIsRefusedWithAnErrorThatNamesIt) {
     for (const char* text : {"", "{", "[]", "{}", R"({"nodes": 1})", R"({"nodes": [{}]})",
                              R"({"nodes": [{"address": "a", "port": "1", "ssds": [{"uuid": "x"}]}]})",
                              R"({"nodes": [{"address": 1, "port": "1", "ssds": []}]})"}) {

@@ -68,7 +68,7 @@ class NodeWires : public ::testing::Test {
     std::unique_ptr<rdma::Nic> near;
 };
 
-TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
+TEST_F(NodeWires, HostsOfBothWiresAreControllersOfOneTarget) {
     const auto by_packets = connect(*far, 0), by_memory = connect(*near, 0), other = connect(*near, 1);
     EXPECT_NE(by_packets->identify_controller().value().cntlid,
               by_memory->identify_controller().value().cntlid)
@@ -89,7 +89,7 @@ TEST_F(NodeWires, HostsOfBothAreControllersOfOneTarget) {
     gnstor::test::count("node_wires_asked", answered);
 }
 
-TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
+TEST(NodeWiresIpv6, ANodeNamedByAnotherSpellingOfItsAddressIsFound) {
     UdpListen listen;
     listen.address = "0:0:0:0:0:0:0:1";
     listen.shm = socket_path();
@@ -101,7 +101,7 @@ TEST(NodeWiresIpv6, ANodeThatWasNamedInAnotherSpellingIsFoundUnderItsOwn) {
     EXPECT_TRUE(nvmf::HostController::connect(*nic, o).ok());
 }
 
-TEST_F(NodeWires, AFolderThatTakesNoSocketLeavesPackets) {
+TEST_F(NodeWires, WithoutAUsableSocketFolderClientsUsePackets) {
     UdpListen listen;
     listen.address = gnstor::test::loopback_address(6);
     listen.shm = "/proc/self/node.shm";
@@ -111,14 +111,14 @@ TEST_F(NodeWires, AFolderThatTakesNoSocketLeavesPackets) {
     EXPECT_TRUE(node->serves_shm());
 }
 
-TEST_F(NodeWires, WhoExpectsAnotherProcessIsNotServed) {
+TEST_F(NodeWires, AClientThatExpectsAnotherNodeProcessIsRefused) {
     EXPECT_TRUE(rdma::open_shm_nic(socket, ::getpid()).ok());
     const auto refused = rdma::open_shm_nic(socket, 1);
     ASSERT_FALSE(refused.ok());
     EXPECT_EQ(refused.error().code, Errc::kPermission);
 }
 
-TEST_F(NodeWires, AHostThatGoesLeavesThoseOfTheOtherWire) {
+TEST_F(NodeWires, AHostThatDisconnectsDoesNotAffectHostsOfTheOtherWire) {
     const auto by_packets = connect(*far, 0);
     {
         const auto by_memory = connect(*near, 0);
@@ -130,7 +130,7 @@ TEST_F(NodeWires, AHostThatGoesLeavesThoseOfTheOtherWire) {
     EXPECT_TRUE(connect(*near, 1)->identify_controller().ok());
 }
 
-TEST_F(NodeWires, ANodeThatGoesEndsBoth) {
+TEST_F(NodeWires, ANodeThatEndsDisconnectsHostsOfBothWires) {
     const auto by_packets = connect(*far, 0), by_memory = connect(*near, 0);
     node.reset();
     EXPECT_FALSE(by_packets->identify_controller().ok());

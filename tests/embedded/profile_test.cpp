@@ -34,7 +34,7 @@ TEST(Profiles, EveryBuiltInProfileIsGoodAndNamedAsItsFile) {
                                                "unbounded"}));
 }
 
-TEST(Profiles, NoneTimesNothing) {
+TEST(Profiles, ProfileNoneDelaysNothing) {
     const auto none = load_profile("none").value();
     EXPECT_TRUE(none.drive.none());
     EXPECT_TRUE(none.network.none());
@@ -57,7 +57,7 @@ TEST(Profiles, ThePapersDrivesAndNetworkAreTheFiguresOfItsTableInBytes) {
     EXPECT_NEAR(paper.network.from_node.bytes_per_second, 21.6 * 1024 * kMb, 1);
 }
 
-TEST(Profiles, TheSamsungDrivesReachWhatTheirMakerSays) {
+TEST(Profiles, TheSamsungDrivesReachTheirPublishedFigures) {
     const auto pro = load_profile("samsung-980-pro").value().drive;
     EXPECT_EQ(pro.read[0].per_second, 1e6);
     EXPECT_NEAR(pro.read[1].per_second * pro.read[1].bytes, 7e9, 1);
@@ -179,7 +179,7 @@ TEST(Profiles, EveryMistakeIsNamedWithItsLineAndKey) {
     std::printf("GN_COUNT profile_mistakes=%u\n", seen);
 }
 
-TEST(Profiles, BytesChangedAnywhereAreReadOrRefusedButNeverMore) {
+TEST(Profiles, RandomlyChangedBytesAreParsedOrRefusedWithoutACrash) {
     const char* given = std::getenv("GN_SEED");
     SplitMix64 random(given != nullptr ? std::strtoull(given, nullptr, 0) : 1);
     const std::string good = text_of("gnstor-paper");

@@ -124,7 +124,7 @@ TEST_F(Refusals, OfWritesByAReaderAreWriteProtected) {
     EXPECT_EQ(v.write_zeroes(kMe, channel(*bob), 0, 1, late()), Status::kNamespaceWriteProtected);
 }
 
-TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesLieAboutTheSize) {
+TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesForgeTheSize) {
     VolumeRef v = secret->ref();
     expect_refused(*alice, v, 64, Status::kLbaOutOfRange, Status::kLbaOutOfRange);
     v.geometry.capacity_blocks = 1u << 20;
@@ -132,7 +132,7 @@ TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesLieAboutTheSize) {
     expect_refused(*alice, v, 70'000, Status::kLbaOutOfRange, Status::kLbaOutOfRange);
 }
 
-TEST_F(Refusals, OfTheWrongSsdDoNotRevealWhatLiesThere) {
+TEST_F(Refusals, OfTheWrongSsdDoNotRevealItsContents) {
     VolumeRef v = secret->ref();
     std::uint64_t wrong = 0;
     for (std::uint64_t factor = 1; factor <= 64; ++factor) {
@@ -162,7 +162,7 @@ TEST_F(Refusals, OfAnOldEpochAreStaleAndOfAFutureOneNotGranted) {
     EXPECT_EQ(newer->ref().write(kMe, channel(*alice), 0, 64, data.data(), late()), Status::kSuccess);
 }
 
-TEST_F(Refusals, OfADeletedVolumeStayWhenItsNameAndNumberLiveAgain) {
+TEST_F(Refusals, OfADeletedVolumeContinueWhenItsNameAndVidAreReused) {
     auto gone = make(*bob, "gone", 64);
     const VolumeRef old = gone->ref();
     ASSERT_EQ(old.write(kMe, channel(*bob), 0, 64, data.data(), late()), Status::kSuccess);
@@ -268,7 +268,7 @@ TEST(Maps, WritesUnderWayAreSentAgainUnderTheNewMapWithTheirOwnSequence) {
     b.expect_clean();
 }
 
-TEST(Maps, LanesGoOnThroughNewMapsAndLoseNothing) {
+TEST(Maps, LanesContinueAcrossNewMapsAndLoseNothing) {
     BenchOptions o;
     o.blocks = 8 * 32;
     o.chunk_bytes = 4096;
@@ -328,7 +328,7 @@ std::uint64_t spoil(const std::filesystem::path& store, const std::uint64_t* wor
     return found.size();
 }
 
-TEST(Media, ABadReplicaIsReadFromTheOtherAndWritesGoOn) {
+TEST(Media, ABadReplicaIsReadFromTheOtherReplicaAndWritesContinue) {
     ssd::testing::Scratch scratch;
     EmbeddedArrayOptions o = rig_options();
     o.ssd_capacity_bytes = 16u << 20;
@@ -349,7 +349,7 @@ TEST(Media, ABadReplicaIsReadFromTheOtherAndWritesGoOn) {
     std::uint64_t spoilt = 0;
     for (std::uint32_t block = 0; block < 256; block += 9, ++spoilt) spoil_replica(block, 0);
     ASSERT_EQ(v.read(kMe, ch, 0, 256, back.data(), late()), Status::kSuccess);
-    EXPECT_EQ(back, data) << "a bad replica was served";
+    EXPECT_EQ(back, data) << "data of the bad replica was returned";
     std::uint64_t errors = 0;
     for (std::uint32_t i = 0; i < o.ssds; ++i) errors += rig.node->describe(i).media_errors;
     EXPECT_GE(errors, spoilt);
@@ -358,7 +358,8 @@ TEST(Media, ABadReplicaIsReadFromTheOtherAndWritesGoOn) {
     std::fill(back.begin(), back.begin() + kWordsPerBlock, 3);
     EXPECT_EQ(v.read(kMe, ch, 0, 1, back.data(), late()), Status::kUnrecoveredReadError);
     EXPECT_NE(std::memcmp(back.data(), data.data(), 64), 0);
-    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 1, 7, back.data(), late()), Status::kSuccess) << "its other sectors";
+    EXPECT_EQ(v.read_sectors(kMe, ch, 0, 1, 7, back.data(), late()), Status::kSuccess)
+        << "the other sectors of the block must be readable";
     fill_tagged(kMe, data.data(), 5, 0, 256, tag_of(0, 1));
     ASSERT_EQ(v.write(kMe, ch, 0, 256, data.data(), late()), Status::kSuccess);
     auto reader = rig.connect("reader", 1);

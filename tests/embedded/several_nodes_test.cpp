@@ -122,7 +122,7 @@ class SeveralNodes : public ::testing::Test {
     std::unique_ptr<client::Volume> volume;
 };
 
-TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
+TEST_F(SeveralNodes, LanesKeepReadingWhileANodeIsAwayAndReclaimRestoresIt) {
     std::uint64_t reads = 0;
     for (std::uint32_t round = 0; round < 3; ++round) {
         const std::uint32_t victim = round % kNodes;
@@ -148,7 +148,7 @@ TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
         const std::vector<std::uint64_t> one(kWordsPerBlock, 1);
         EXPECT_EQ(volume->ref().write(kMe, client->channel(0).ref(), 0, 1, one.data(), late()),
                   Status::kQueueError);
-        EXPECT_FALSE(client->reclaim().ok()) << "it is not there";
+        EXPECT_FALSE(client->reclaim().ok()) << "the node is not running";
         start(victim);
         give_map(victim);
         GN_ASSERT_OK(client->reclaim());
@@ -167,7 +167,7 @@ TEST_F(SeveralNodes, LanesReadOnWhileOneGoesAndReclaimIsEnoughOnceItIsBack) {
 }
 
 // As after a reclaim() that reset it and could not connect it: the connection is well, and lanes pass it by.
-TEST_F(SeveralNodes, AQueuePairThatWasGivenUpIsBroughtBackByReclaim) {
+TEST_F(SeveralNodes, AnAbandonedQueuePairIsReconnectedByReclaim) {
     const std::vector<std::uint64_t> one(kWordsPerBlock, 1);
     const auto write = [&] {
         return volume->ref().write(kMe, client->channel(0).ref(), 0, 1, one.data(), late());
@@ -178,7 +178,7 @@ TEST_F(SeveralNodes, AQueuePairThatWasGivenUpIsBroughtBackByReclaim) {
     EXPECT_EQ(write(), Status::kSuccess);
 }
 
-TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
+TEST_F(SeveralNodes, AClientOpenedWhileANodeIsAwayWorksWithoutItUntilReclaim) {
     GN_ASSERT_OK(daemon->share_volume(client->identity().id, "v", 0));
     client::ClientOptions c;
     c.name = "late";
@@ -203,19 +203,20 @@ TEST_F(SeveralNodes, AClientThatComesWhileOneIsAwayDoesWithoutItUntilReclaim) {
             EXPECT_EQ(wrong, 0u) << when << " node " << away;
         };
         expect_all("without");
-        EXPECT_FALSE(late_client.reclaim().ok()) << "it is not there";
+        EXPECT_FALSE(late_client.reclaim().ok()) << "the node is not running";
         expect_all("still without");
-        EXPECT_TRUE(late_client.volatile_write_cache().value()) << "of one that is away it is unknown";
+        EXPECT_TRUE(late_client.volatile_write_cache().value())
+            << "the cache of an unreachable SSD is unknown and must be assumed volatile";
         start(away);
         give_map(away);
         GN_ASSERT_OK(late_client.reclaim());
         const std::uint64_t before = nodes[away]->describe(0).reads;
         expect_all("with");
-        EXPECT_GT(nodes[away]->describe(0).reads, before) << "it serves reads again";
+        EXPECT_GT(nodes[away]->describe(0).reads, before) << "the node must serve reads again";
         GN_ASSERT_OK(client->reclaim());  // the one that was there before
     }
     for (auto& node : nodes) node.reset();
-    EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "nobody is there";
+    EXPECT_FALSE(client::Client::connect(*daemon, *nic, c).ok()) << "no node is running";
 }
 
 }  // namespace gnstor::test::several_nodes_test

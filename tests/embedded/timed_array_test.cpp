@@ -138,7 +138,7 @@ TEST(TimedArray, ClientsShareALinkAndEachReadsWhatItWrote) {
     std::printf("GN_COUNT timed_array_operations=800\n");
 }
 
-TEST(TimedArray, AClientThatGoesAwayInTheMiddleLeavesTheOthersAlone) {
+TEST(TimedArray, AClientThatDisconnectsDuringIoDoesNotAffectOthers) {
     auto array = EmbeddedArray::open(options_with("gnstor-paper", 2));
     ASSERT_OK(array);
     const auto stays = connect(**array, "stays");
@@ -153,7 +153,7 @@ TEST(TimedArray, AClientThatGoesAwayInTheMiddleLeavesTheOthersAlone) {
     }
 }
 
-TEST(TimedArray, IsNotOpenedWithAProfileThatThereIsNot) {
+TEST(TimedArray, IsNotOpenedWithAnUnknownProfile) {
     const auto array = EmbeddedArray::open(options_with("gnstor-papper", 1));
     ASSERT_FALSE(array.ok());
     EXPECT_NE(array.error().message.find("choose one of"), std::string::npos) << array.error().message;

@@ -297,7 +297,7 @@ def main():
                  ("gate_straight_path", check_straight, STRAIGHT_MUTATIONS))
         for name, holds, mutations in gates:
             rule(name in kernels, f"no kernel {name} in the PTX")
-            print(f"{name}: {len(kernels[name].text)} statements; matched, in this order on every path:")
+            print(f"{name}: {len(kernels[name].text)} statements; found in this order on every path:")
             for line in holds(kernels[name]):
                 print(f"  {line}")
             self_test(ptx, name, holds, mutations)

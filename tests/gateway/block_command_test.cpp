@@ -32,7 +32,7 @@ Parsed parse(const nvme::Command& command, const BlockNamespace& ns = kLarge) {
     return p;
 }
 
-TEST(BlockCommand, TheLastBlockOfTheLargestVolumeIsWithinAndTheNextIsNot) {
+TEST(BlockCommand, TheLastBlockOfTheLargestVolumeIsAcceptedAndTheNextIsRefused) {
     const std::uint64_t last = (1ull << 32) - 1;
     const auto good = parse(with_data(block_command(IoOpcode::kRead, last, 1), kBlock));
     ASSERT_EQ(good.status, Status::kSuccess);
@@ -46,7 +46,7 @@ TEST(BlockCommand, TheLastBlockOfTheLargestVolumeIsWithinAndTheNextIsNot) {
               Status::kLbaOutOfRange);
 }
 
-TEST(BlockCommand, TransfersAreLimitedByMdtsAndZeroesAreNot) {
+TEST(BlockCommand, TransfersAreLimitedByMdtsAndWriteZeroesAreNot) {
     EXPECT_EQ(parse(with_data(block_command(IoOpcode::kWrite, 0, 256), 256 * kBlock)).status,
               Status::kSuccess);
     EXPECT_EQ(parse(with_data(block_command(IoOpcode::kWrite, 0, 257), 257 * kBlock)).status,
@@ -56,7 +56,7 @@ TEST(BlockCommand, TransfersAreLimitedByMdtsAndZeroesAreNot) {
     EXPECT_EQ(zeroes.requests[0].blocks, 65536u);
 }
 
-TEST(BlockCommand, ForceUnitAccessIsHeardAndHintsAreNot) {
+TEST(BlockCommand, ForceUnitAccessIsHonouredAndHintsAreIgnored) {
     nvme::Command c = with_data(block_command(IoOpcode::kWrite, 1, 1), kBlock);
     EXPECT_FALSE(parse(c).command.force_unit_access);
     c.cdw12 |= 1u << 30;
@@ -70,7 +70,7 @@ TEST(BlockCommand, ForceUnitAccessIsHeardAndHintsAreNot) {
     EXPECT_EQ(p.requests[0].sectors, 0);
 }
 
-TEST(BlockCommand, AListOfRangesIsAllOrNothingAndHintsAloneAreNothing) {
+TEST(BlockCommand, ARangeListIsTrimmedAsAWholeOrRefusedAndHintsAloneDoNothing) {
     std::vector<nvme::DsmRange> ranges;
     for (std::uint32_t i = 0; i < 256; ++i) ranges.push_back({0, i, std::uint64_t{i} * 1000});
     std::memcpy(g_data, ranges.data(), ranges.size() * sizeof ranges[0]);
@@ -103,7 +103,7 @@ TEST(BlockCommand, AWriteProtectedNamespaceTakesReadsAndFlushesAlone) {
     EXPECT_EQ(parse(with_data(trim_command(1), 16), ns).status, Status::kNamespaceWriteProtected);
 }
 
-TEST(BlockCommand, NoStatusOfTheArrayReachesAHostThatKnowsNvmeAlone) {
+TEST(BlockCommand, NoVendorStatusOfTheArrayReachesAnOrdinaryNvmeHost) {
     for (std::uint32_t v = 0; v < 0x20000; ++v) {
         const Status told = host_status(static_cast<Status>(v));
         EXPECT_FALSE(nvme::is_local(told));
@@ -112,7 +112,7 @@ TEST(BlockCommand, NoStatusOfTheArrayReachesAHostThatKnowsNvmeAlone) {
     }
 }
 
-TEST(RawCommands, EndOnceWhateverTheySay) {
+TEST(RawCommands, AreCompletedExactlyOnceWhateverTheirContents) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", 512);

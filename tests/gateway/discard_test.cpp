@@ -6,7 +6,7 @@ namespace gnstor::test::discard_test {
 constexpr std::uint64_t kVolumeBlocks = (8ull << 30) / kBlock;
 constexpr std::uint32_t kMostAtOnce = (32u << 20) / kBlock;  ///< what the namespace names as its limit
 
-TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsEndsAndItCanBeWrittenAfterwards) {
+TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsCompletesAndTheVolumeIsWritableAfterwards) {
     EmbeddedArrayOptions o = gateway_array();
     o.ssd_capacity_bytes = 64u << 20;
     GatewayRig rig(o);
@@ -40,7 +40,8 @@ TEST(GatewayDiscard, OfAWholeThinVolumeOnTinySsdsEndsAndItCanBeWrittenAfterwards
                 << "round " << round << ", from block " << block;
         for (std::uint64_t block = 0; block < kVolumeBlocks / round; block += kVolumeBlocks / 64) {
             ASSERT_TRUE(holds(block, 0));
-            ASSERT_EQ(write(block + 1, 7 + round), Status::kSuccess) << "into what was trimmed";
+            ASSERT_EQ(write(block + 1, 7 + round), Status::kSuccess)
+                << "a write to a trimmed block must succeed";
             ASSERT_TRUE(holds(block + 1, 7 + round));
         }
     }

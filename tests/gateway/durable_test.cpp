@@ -59,7 +59,7 @@ void lose(GatewayRig& rig, std::initializer_list<std::uint32_t> slots) {
     });
 }
 
-TEST(GatewayDurable, WhereAllReplicasOfAnAnsweredWriteAreLostNoFlushSucceedsAnyMore) {
+TEST(GatewayDurable, AfterTheLossOfAllReplicasOfAnAnsweredWriteNoFlushSucceeds) {
     GatewayRig rig;
     Served v(rig);
     BlockHost host(rig, *v.volumes, 1), other(rig, *v.volumes, 1);
@@ -76,7 +76,7 @@ TEST(GatewayDurable, WhereAllReplicasOfAnAnsweredWriteAreLostNoFlushSucceedsAnyM
         << "Do Not Retry: Linux tells its callers at once";
 }
 
-TEST(GatewayDurable, WhileEachWriteHasAReplicaFlushesSucceed) {
+TEST(GatewayDurable, FlushesSucceedWhileEachWriteHasAReplicaLeft) {
     GatewayRig rig;
     Served v(rig);
     BlockHost host(rig, *v.volumes, 1);
@@ -161,14 +161,14 @@ TEST(GatewayRestart, AfterAKillAndLostSsdsTheFirstFlushOfEachHostFailsAndTheNext
     EXPECT_EQ(gateway.flush(), Status::kSuccess);
 }
 
-TEST(GatewayRestart, WhereNothingCanBeLostNoFlushFails) {
+TEST(GatewayRestart, NoFlushFailsIfNoWriteCanBeLost) {
     GatewayRig rig;
     Restarted gateway(rig);
     EXPECT_EQ(gateway.flush(), Status::kSuccess) << "of the first gateway there was";
     ASSERT_EQ(gateway.write(0), Status::kSuccess);
     gateway.kill();
     gateway.start();
-    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "all SSDs are there";
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "all SSDs are present";
     ASSERT_EQ(gateway.write(1), Status::kSuccess);
     gateway.kill();
     lose(rig, {1});
@@ -179,7 +179,7 @@ TEST(GatewayRestart, WhereNothingCanBeLostNoFlushFails) {
     gateway.kill();
     lose(rig, {2, 3});
     gateway.start();
-    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "it was flushed before";
+    EXPECT_EQ(gateway.flush(), Status::kSuccess) << "the write was already flushed";
 }
 
 TEST(GatewayRestart, ARecordThatCannotBeReadCountsAsALoss) {
@@ -212,7 +212,7 @@ TEST(GatewayRestart, WritesThatAreNotFlushedCostOneSyncOfTheRecordInAll) {
         << "at rest the record is put right";
 }
 
-TEST(GatewayDurable, AReadWithForceUnitAccessMakesStableWhatItRead) {
+TEST(GatewayDurable, AReadWithForceUnitAccessMakesTheReadDataStable) {
     const CachedArray array;
     GatewayRig rig(array.options);
     Served v(rig);
@@ -226,7 +226,7 @@ TEST(GatewayDurable, AReadWithForceUnitAccessMakesStableWhatItRead) {
     EXPECT_GT(syncs(), before);
 }
 
-TEST(GatewayDurable, AHostThatShutsItsControllerDownHasWhatWasAnsweredFlushedFirst) {
+TEST(GatewayDurable, AControllerShutdownFlushesAnsweredWritesFirst) {
     const CachedArray array;
     GatewayRig rig(array.options);
     Served v(rig);
@@ -282,7 +282,7 @@ void make_unreplicated(client::Client& owner, std::uint64_t blocks) {
     (void)owner.create(request).value();
 }
 
-TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
+TEST(GatewayShares, AnUnresponsiveSsdDoesNotDelayCommandsForOtherSsds) {
     GatewayRig rig(a_thread_a_drive());
     auto client = rig.client("gw");
     make_unreplicated(*client, 1024);
@@ -303,7 +303,8 @@ TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
         post_reads(host, 2, block_of[2], kEach);
         nvme::Command flush = block_command(IoOpcode::kFlush, 0, 1);
         flush.command_id = 1;
-        ASSERT_TRUE(host.post(3, flush)) << "it waits for that SSD too, and shall hold nothing up";
+        ASSERT_TRUE(host.post(3, flush))
+            << "the flush waits for the unresponsive SSD and must not delay other commands";
         for (const std::uint32_t slot : {0u, 1u, 3u})
             for (int again = 0; again < 20; ++again)
                 ASSERT_EQ(host.status(block_command(IoOpcode::kRead, block_of.at(slot), 1), kBlock),
@@ -325,7 +326,7 @@ TEST(GatewayShares, AnSsdThatDoesNotAnswerHoldsUpNoCommandForTheOthers) {
 
 // Each of a trim's commands waits for its SSD to make it last: eight under way would take as many syncs as
 // there are chunks, by eight.
-TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsUnderWayAndTheNextOneHasThemAfterIt) {
+TEST(GatewayShares, ATrimOfManyChunksHasManyCommandsInFlightAndTheNextTrimFollows) {
     constexpr std::uint64_t kWide = 64, kFew = 8, kBlocks = 8192;
     GatewayRig rig(a_thread_a_drive());
     auto client = rig.client("gw");

@@ -14,7 +14,7 @@ nvme::Epoch epoch_of(GatewayRig& rig, const std::string& name) {
     return 0;
 }
 
-TEST(GatewayFloor, DiscardsGoOnAfterAWriteWhoseEndIsUnknown) {
+TEST(GatewayFloor, DiscardsContinueAfterAWriteOfUnknownOutcome) {
     EmbeddedArrayOptions o = gateway_array();
     o.ssd_capacity_bytes = 64u << 20;
     GatewayRig rig(o);
@@ -49,7 +49,7 @@ TEST(GatewayFloor, DiscardsGoOnAfterAWriteWhoseEndIsUnknown) {
         ASSERT_EQ(host.trim({{0, kMostAtOnce, block}}), Status::kSuccess) << "from block " << block;
     for (std::uint64_t block = 0; block < kVolumeBlocks / 2; block += kVolumeBlocks / 64) {
         ASSERT_TRUE(holds(block, 0));
-        ASSERT_EQ(write(block, 9), Status::kSuccess) << "into what was trimmed";
+        ASSERT_EQ(write(block, 9), Status::kSuccess) << "a write to a trimmed block must succeed";
         ASSERT_TRUE(holds(block, 9));
     }
     EXPECT_TRUE(holds(kVolumeBlocks - 1, 3));

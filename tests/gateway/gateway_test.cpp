@@ -45,7 +45,7 @@ TEST(Gateway, AnOrdinaryHostSeesOneNamespaceOfTheVolumesSizeAndItsNameStays) {
         const auto bytes = std::as_writable_bytes(std::span(&limits, 1));
         ASSERT_TRUE(nvme::ok(host.controller->admin(ask, bytes, nvmf::Direction::kToHost)->result()));
         EXPECT_EQ(limits.dmrsl, 128u << served->gateway(0).volume().geometry.chunk_shift)
-            << "more is not trimmed in time";
+            << "a larger trim would not end in time";
         const auto n = host.controller->identify_namespace().value();
         EXPECT_EQ(n.nsze, kVolumeBlocks);
         EXPECT_EQ(n.lbaf[0].ds, 12);
@@ -91,7 +91,7 @@ TEST(Gateway, RandomCommandsOnSeveralQueuesMatchAPlainModelAcrossReconnects) {
     compare_with_model(rig, kCommands);
 }
 
-TEST(Gateway, TheSameHoldsByPackets) {
+TEST(Gateway, TheSameHoldsOverThePacketWire) {
     GatewayRig rig(gateway_array(), false, true);
     compare_with_model(rig, kCommands / 8);
 }
@@ -128,7 +128,7 @@ TEST(Gateway, AVolatileWriteCacheIsReportedExactlyWhereSsdsHaveOneAndFlushReache
     expect_write_cache(SsdDurability::kPower, false);
 }
 
-TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
+TEST(Gateway, CommandsThatANamespaceMustNotAcceptAreRefusedAndNotExecuted) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -140,7 +140,7 @@ TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
     EXPECT_EQ(host.status(block_command(Op::kRead, end - 1, 2), 2 * kBlock), Status::kLbaOutOfRange);
     EXPECT_EQ(host.status(block_command(Op::kWrite, ~0ull, 1), kBlock), Status::kLbaOutOfRange);
     EXPECT_EQ(host.status(block_command(Op::kWrite, 1ull << 32, 1), kBlock), Status::kLbaOutOfRange)
-        << "no bits of an LBA are a volume's";
+        << "the high bits of an LBA must not select a volume";
     EXPECT_EQ(host.status(block_command(Op::kWriteZeroes, end - 1, 2)), Status::kLbaOutOfRange);
     EXPECT_EQ(host.status(block_command(Op::kRead, 0, 257), 257 * kBlock), Status::kInvalidField) << "MDTS";
     EXPECT_EQ(host.status(block_command(Op::kRead, 0, 2), kBlock), Status::kDataSglLengthInvalid);
@@ -168,10 +168,11 @@ TEST(Gateway, WhatANamespaceMustNotTakeIsRefusedByStatusAndNothingIsDone) {
     vendor.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kVolumeDelete);
     vendor.flags = nvme::kFlagsSgl;
     EXPECT_FALSE(nvme::ok(host.controller->admin(vendor, {}, nvmf::Direction::kNone)->result()));
-    EXPECT_EQ(served->gateway(0).counters().refused, 8u) << "the target stops the others";
+    EXPECT_EQ(served->gateway(0).counters().refused, 8u)
+        << "the target must refuse the other commands before the gateway";
 }
 
-TEST(Gateway, TwoVolumesBehindOnePortAreTwoDisksOfTheirOwn) {
+TEST(Gateway, TwoVolumesBehindOnePortAreTwoIndependentDisks) {
     GatewayRig rig;
     auto one = rig.client("gw-one"), two = rig.client("gw-two");
     rig.make_volume(*one, "a", 64);
@@ -269,7 +270,7 @@ TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNoth
     request.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
     request.flags = nvme::kFlagsSgl;
     const auto notice = host.controller->admin(request, {}, nvmf::Direction::kNone);
-    ASSERT_TRUE(notice.ok()) << "a host that asks later is told, too";
+    ASSERT_TRUE(notice.ok()) << "a host that asks later must get the notice too";
     EXPECT_EQ(notice->dw0, (nvme::AsyncEvent{2, 0, 4}.encode()));
     // Reading goes on, and what was acknowledged before is there.
     model.read_only = true;
@@ -281,7 +282,7 @@ TEST(Gateway, WhenAnotherWriterTakesTheVolumeWritesAreRefusedHostsAreToldAndNoth
     EXPECT_EQ(std::memcmp(host.buffer.data(), theirs.data(), kBlock), 0);
 }
 
-TEST(Gateway, BrokenQueuePairsCostTimeAloneAndAreMadeAnewByTheGateway) {
+TEST(Gateway, BrokenQueuePairsCauseOnlyDelayAndAreReconnectedByTheGateway) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -304,7 +305,7 @@ TEST(Gateway, BrokenQueuePairsCostTimeAloneAndAreMadeAnewByTheGateway) {
     count("gateway_commands", model.done);
 }
 
-TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
+TEST(Gateway, AnUnresponsiveSsdCausesErrorsAtTheDeadlineAndNoHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -325,7 +326,7 @@ TEST(Gateway, ASsdThatDoesNotAnswerCostsErrorsByTheDeadlineAndNoHang) {
     EXPECT_GT(model.done, 64u);
 }
 
-TEST(Gateway, WhileALostSsdIsCalledInVainCommandsEndByTheDeadlineAndItComesBack) {
+TEST(Gateway, WhileReconnectionToALostSsdFailsCommandsEndByTheDeadlineAndTheSsdReturns) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);
@@ -349,7 +350,7 @@ TEST(Gateway, WhileALostSsdIsCalledInVainCommandsEndByTheDeadlineAndItComesBack)
     model.run(kCommands / 8, false, true);
 }
 
-TEST(Gateway, WhatIsUnderWayEndsWhenTheGatewayGoesEvenIfTheSsdsHang) {
+TEST(Gateway, CommandsInFlightEndWhenTheGatewayClosesEvenIfTheSsdsHang) {
     GatewayRig rig;
     auto client = rig.client("gw");
     rig.make_volume(*client, "v", kVolumeBlocks);

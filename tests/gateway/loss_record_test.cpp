@@ -44,7 +44,7 @@ LossRecord make_record() {
     return record;
 }
 
-TEST(LossRecord, ItIsReadAsItWasWritten) {
+TEST(LossRecord, ARecordReadBackEqualsTheOneWritten) {
     const LossRecord back = decode_loss_record(encode_loss_record(make_record())).value();
     EXPECT_TRUE(same(back, make_record()));
     EXPECT_TRUE(back.dirty && back.told && !back.lost);
@@ -52,7 +52,7 @@ TEST(LossRecord, ItIsReadAsItWasWritten) {
     EXPECT_EQ(back.map.slots[3].ssd_uuid[0], 4);
 }
 
-TEST(LossRecord, NoTearAndNoBitErrorPassesForARecord) {
+TEST(LossRecord, NoTornOrCorruptRecordIsAccepted) {
     LossRecord old = make_record();
     old.dirty = false;
     old.map.version = 6;
@@ -75,7 +75,7 @@ TEST(LossRecord, NoTearAndNoBitErrorPassesForARecord) {
     test::count("gateway_record_damages", is.size() * 9);
 }
 
-TEST(LossRecord, TheFileIsOneGatewaysAndSaysNothingBeforeTheFirstRecord) {
+TEST(LossRecord, TheFileBelongsToOneGatewayAndIsEmptyBeforeTheFirstRecord) {
     const auto path = std::filesystem::temp_directory_path() / fmt::format("gn-record-{}", ::getpid());
     std::filesystem::remove(path);
     {
@@ -217,7 +217,7 @@ class Sim {
     bool heard_ = false;
 };
 
-TEST(LossRecord, OverRestartsAndLostSsdsNoFlushSucceedsForWritesThatAreGone) {
+TEST(LossRecord, AcrossRestartsAndLostSsdsNoFlushSucceedsForLostWrites) {
     std::uint64_t restarts = 0, lost = 0, good = 0, bad = 0;
     for (std::uint64_t seed = 0; seed < 3000; ++seed) {
         Sim sim(test::run_seed() + seed);
@@ -234,7 +234,7 @@ TEST(LossRecord, OverRestartsAndLostSsdsNoFlushSucceedsForWritesThatAreGone) {
     test::count("gateway_loss_good_flushes", good);
 }
 
-TEST(LossRecord, WithoutALostSsdEveryFlushSucceedsAndRecordsAreWrittenOnceADirtyTime) {
+TEST(LossRecord, WithoutALostSsdEveryFlushSucceedsAndEachDirtyPeriodWritesOneRecord) {
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         Sim sim(test::run_seed() + seed);
         sim.may_lose = sim.may_tear = false;

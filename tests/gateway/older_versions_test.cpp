@@ -100,13 +100,13 @@ struct DoubtfulArray {
             rig = std::make_unique<GatewayRig>(stores->options);
             if (in_doubt(*rig)) return;
         }
-        ADD_FAILURE() << "no store is in doubt";
+        ADD_FAILURE() << "no SSD reports a doubtful block";
     }
     std::optional<DoubtfulStores> stores;
     std::unique_ptr<GatewayRig> rig;
 };
 
-TEST(OlderVersions, AProgramThatReadsThemIsToldSoAndMayTakeThem) {
+TEST(OlderVersions, AReaderOfAnOlderVersionIsToldSoAndMayAcceptIt) {
     DoubtfulArray array;
     const auto client = array.rig->client("reader");
     const auto volume = client->open("v", client::OpenMode::kRead).value();
@@ -124,7 +124,7 @@ TEST(OlderVersions, AProgramThatReadsThemIsToldSoAndMayTakeThem) {
     EXPECT_EQ(*none, 0u);
 }
 
-TEST(OlderVersions, AHostGetsAMediaErrorUnlessOlderDataIsAskedForAndAWriteMendsTheBlock) {
+TEST(OlderVersions, AHostGetsAMediaErrorUnlessOlderDataIsAllowedAndAWriteRepairsTheBlock) {
     DoubtfulArray array;
     const auto client = array.rig->client("gw");
     gateway::GatewayOptions o;

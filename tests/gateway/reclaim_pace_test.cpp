@@ -14,14 +14,14 @@ TEST(ReclaimPace, TheFirstAttemptIsDueAtOnce) {
     EXPECT_TRUE(ReclaimPace{}.due(kStart));
 }
 
-TEST(ReclaimPace, WhatWaitsForTheAttemptAloneDoesNotWaitTenTimesAsLongAfterAFruitlessOne) {
+TEST(ReclaimPace, AfterAFailedAttemptTheNextIsDueOnceItsDurationHasPassedAgain) {
     ReclaimPace pace;
     pace.ended(kStart, kStart + seconds(1), false);
     EXPECT_FALSE(pace.due(kStart + milliseconds(1999)));
     EXPECT_TRUE(pace.due(kStart + seconds(2)));
 }
 
-TEST(ReclaimPace, OtherCommandsWaitATenthOfTheTimeAtMost) {
+TEST(ReclaimPace, AttemptsThatDelayOtherCommandsTakeATenthOfTheTimeAtMost) {
     ReclaimPace pace;
     pace.ended(kStart, kStart + seconds(2), true);
     EXPECT_FALSE(pace.due(kStart + milliseconds(21'999)));

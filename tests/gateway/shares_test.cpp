@@ -29,7 +29,7 @@ placement::ArrayMap replaced(placement::ArrayMap map, std::uint32_t slot) {
     return map;
 }
 
-TEST(WriteLossTracker, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
+TEST(WriteLossTracker, AsManyLostSsdsAsReplicasFailFlushesAndFewerDoNot) {
     WriteLossTracker watch(2, map_of(1));
     watch.answered();
     const auto one = without(map_of(1), 0);
@@ -39,10 +39,10 @@ TEST(WriteLossTracker, AsManyLostSsdsAsReplicasMakeFlushesUntrueAndFewerDoNot) {
     EXPECT_TRUE(watch.lost());
     watch.flush_ended(watch.flush_begins(false), false);
     EXPECT_TRUE(watch.lost()) << "for each host that flushes";
-    EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "told once";
+    EXPECT_FALSE(watch.look_at(without(replaced(one, 3), 1), false)) << "a loss must be reported once";
 }
 
-TEST(WriteLossTracker, BothAtOnceAreLostToo) {
+TEST(WriteLossTracker, TwoSsdsLostAtTheSameTimeFailFlushesToo) {
     WriteLossTracker watch(2, map_of(1));
     watch.answered();
     EXPECT_TRUE(watch.look_at(without(without(map_of(1), 1), 2), false));
@@ -85,9 +85,9 @@ TEST(WriteLossTracker, ALossDuringAFlushIsSettledByItIfNothingWasAnsweredMeanwhi
     }
 }
 
-TEST(WriteLossTracker, WithoutAnythingUnsettledALossIsTheArraysAlone) {
+TEST(WriteLossTracker, ALossWithoutUnflushedWritesFailsNoFlush) {
     WriteLossTracker watch(1, map_of(1));
-    EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "nothing was written";
+    EXPECT_FALSE(watch.look_at(without(map_of(1), 0), false)) << "no write is unflushed";
     watch.answered();
     watch.flush_ended(watch.flush_begins(false), false);
     EXPECT_FALSE(watch.look_at(without(without(map_of(1), 0), 1), false));
@@ -104,7 +104,7 @@ TEST(WriteLossTracker, ADegradedMapHasFewerReplicas) {
         << "the same version, the same bytes";
 }
 
-TEST(SsdQuota, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
+TEST(SsdQuota, OneSsdLeavesCommandEntriesToOthersAndEachOfManyHasItsShare) {
     SsdQuota shares(128, 4);
     std::uint32_t taken = 0;
     for (; shares.has_room(1, 0); ++taken) shares.take(1);
@@ -120,7 +120,7 @@ TEST(SsdQuota, OneSsdLeavesPlacesToTheOthersAndManyHaveTheirOwn) {
     EXPECT_TRUE(shares.has_room(1, 0) && shares.has_room(SsdQuota::kMany, 0));
 }
 
-TEST(SsdQuota, WhatWaitsForTwoSsdsIsNotPassedForEver) {
+TEST(SsdQuota, ACommandThatWaitsForTwoSsdsIsNotOvertakenForever) {
     SsdQuota shares(128, 4);
     while (shares.has_room(1, 0)) shares.take(1);
     while (shares.has_room(2, 0)) shares.take(2);
@@ -129,25 +129,26 @@ TEST(SsdQuota, WhatWaitsForTwoSsdsIsNotPassedForEver) {
     EXPECT_FALSE(shares.has_room(1, 3)) << "the place is kept for the one that waits for both";
     shares.give(2);
     EXPECT_TRUE(shares.has_room(3, 0));
-    EXPECT_TRUE(shares.has_room(4, 3)) << "other SSDs are not kept";
+    EXPECT_TRUE(shares.has_room(4, 3)) << "entries of other SSDs must not be reserved";
 }
 
-TEST(SsdQuota, AFlushThatWaitsKeepsNothingAndHidesNobodyWhoDoes) {
+TEST(SsdQuota, AWaitingFlushReservesNoEntryAndHidesNoCommandThatDoes) {
     // In the order of their age: a flush without room, a write to two SSDs without room, reads of one of
     // them.
     const SsdQuota::Mask behind_flush = SsdQuota::keep_for(SsdQuota::kMany, 0);
     EXPECT_EQ(behind_flush, 0u);
     const SsdQuota::Mask behind_write = SsdQuota::keep_for(3, behind_flush);
     EXPECT_EQ(behind_write, 3u);
-    EXPECT_EQ(SsdQuota::keep_for(4, behind_write), 3u) << "for the oldest alone";
+    EXPECT_EQ(SsdQuota::keep_for(4, behind_write), 3u)
+        << "entries must be reserved only for the oldest command";
     SsdQuota shares(256, 8);
     while (shares.has_room(1, 0)) shares.take(1);
     shares.give(1);
-    EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would pass the write for ever";
+    EXPECT_FALSE(shares.has_room(1, behind_write)) << "reads would overtake the write forever";
     EXPECT_TRUE(shares.has_room(3, 0));
 }
 
-TEST(SsdQuota, ThereIsAlwaysAPlace) {
+TEST(SsdQuota, ACommandEntryIsAlwaysAvailable) {
     for (const std::uint32_t places : {1u, 2u, 16u, 128u, 1024u})
         for (const std::uint32_t ssds : {1u, 2u, 3u, 64u}) {
             const SsdQuota shares(places, ssds);

@@ -50,7 +50,7 @@ class BrokenCallbacks : public ::testing::Test {
     ChannelRef ch = rig.channel();
 };
 
-TEST_F(BrokenCallbacks, AReadsRunsWithoutReclaim) {
+TEST_F(BrokenCallbacks, ACallbackOfAReadRunsWithoutReclaim) {
     auto* buffer = pool(4096);
     const std::uint32_t slot = rig.replicas_of(0).slot[0];
     rig.drives[slot]->set_rule(always(Decision::kBreak));
@@ -66,7 +66,7 @@ TEST_F(BrokenCallbacks, AReadsRunsWithoutReclaim) {
     rig.expect_clean();
 }
 
-TEST_F(BrokenCallbacks, AWritesRunsOnceTheHealthyReplicaHasAnsweredAndNotBefore) {
+TEST_F(BrokenCallbacks, ACallbackOfAWriteRunsOnceTheHealthyReplicaHasAnsweredAndNotBefore) {
     auto* buffer = pool(4096);
     const auto replicas = rig.replicas_of(0);
     for (const std::uint32_t broken : {0u, 1u}) {
@@ -90,7 +90,7 @@ TEST_F(BrokenCallbacks, AWritesRunsOnceTheHealthyReplicaHasAnsweredAndNotBefore)
     rig.expect_clean();
 }
 
-TEST_F(BrokenCallbacks, OneOfALongRequestRunsAtItsEndAlsoWhenTheQueuePairWasReclaimedMeanwhile) {
+TEST_F(BrokenCallbacks, ACallbackOfALongRequestRunsAtItsEndAlsoIfTheQueuePairWasReclaimed) {
     constexpr std::uint32_t kChunks = 4;
     auto* buffer = pool(kChunks * 65536);
     auto* other = pool(4096);
@@ -134,7 +134,7 @@ TEST_F(BrokenCallbacks, OneOfALongRequestRunsAtItsEndAlsoWhenTheQueuePairWasRecl
     rig.expect_clean();
 }
 
-TEST_F(BrokenCallbacks, OneThatIsAttachedAfterTheFlushRunsToo) {
+TEST_F(BrokenCallbacks, ACallbackAttachedAfterTheQueuePairFailedRunsToo) {
     auto* buffer = pool(4096);
     const std::uint32_t slot = rig.replicas_of(0).slot[0];
     rig.drives[slot]->set_rule(always(Decision::kBreak));

@@ -47,7 +47,7 @@ class Handlers : public ::testing::Test {
     std::uint64_t sum = 0, sent = 0;
 };
 
-TEST_F(Handlers, RunOnceThroughTheDefaultViewAndThroughOneThatKnowsThem) {
+TEST_F(Handlers, RunOnceThroughTheDefaultViewAndThroughAViewWithTheirTypes) {
     read(ch, Add{&sum, 3});
     poll_all(ch);
     EXPECT_EQ(sum, 3u);
@@ -62,7 +62,7 @@ TEST_F(Handlers, RunOnceThroughTheDefaultViewAndThroughOneThatKnowsThem) {
     EXPECT_EQ(rig.channels[0]->counters().value().callbacks, 3u);
 }
 
-TEST_F(Handlers, StayDueUntilAViewThatKnowsThemPolls) {
+TEST_F(Handlers, StayDueUntilAViewWithTheirTypesPolls) {
     std::uint64_t other = 0;
     read(ch.with<Add>(), Add{&sum, 3});
     read(ch.with<Largest>(), Largest{&other, 3, 4});
@@ -103,7 +103,7 @@ TEST_F(Handlers, OfAnotherModuleStayDueForItsOwnLanes) {
     EXPECT_EQ(sum, 3u);
 }
 
-TEST_F(Handlers, CarryAsMuchAsASlotHolds) {
+TEST_F(Handlers, CarryAsManyBytesAsACommandEntryHolds) {
     std::uint64_t result = 0;
     read(ch.with<Largest>(), Largest{&result, 0x1111, 0x4444'0000'0000'0000});
     poll_all(ch.with<Largest>());
@@ -142,7 +142,7 @@ void add_nine(void* argument, Status) {
     *static_cast<std::uint64_t*>(argument) += 9;
 }
 
-TEST_F(Handlers, OfCComeFromATableByIndex) {
+TEST_F(Handlers, AsCFunctionsAreFoundInATableByIndex) {
     auto table = CallbackTable::create(simt::LanesKind::kCpu, 3).value();
     table.set<&add_seven>(0).value();
     table.set<&add_nine>(2).value();
@@ -153,7 +153,7 @@ TEST_F(Handlers, OfCComeFromATableByIndex) {
     };
     EXPECT_EQ(call(3), gnstor_status(Status::kBadArgument));
     EXPECT_EQ(call(0), 0);
-    EXPECT_EQ(call(1), 0) << "nobody there: nothing is called";
+    EXPECT_EQ(call(1), 0) << "an empty table entry must not be called";
     EXPECT_EQ(call(2), 0);
     EXPECT_EQ(gnstor_write_async_by_index({}, v, ch, 5, 1, buffer, table.ref(), 0, &sum, kLong), 0);
     sent += 5;  // a write has two replicas
@@ -176,7 +176,7 @@ TEST_F(Handlers, OfATableAreRunByTheModuleThatPutThemThere) {
     EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
 }
 
-TEST_F(Handlers, OfATableWhoseEntryWasReplacedAreThoseOfTheNewOneAndNoneOfAnotherModule) {
+TEST_F(Handlers, OfAReplacedTableEntryAreTheNewFunctionsAndNeverThoseOfAnotherModule) {
     CallbackEntry entries[] = {{&add_seven, gnor::this_module()}, {nullptr, 0}};
     read(ch, TableCallback{entries, 0, &sum});
     entries[0].function = &add_nine;
@@ -187,7 +187,8 @@ TEST_F(Handlers, OfATableWhoseEntryWasReplacedAreThoseOfTheNewOneAndNoneOfAnothe
         entries[index] = {&add_seven, kAnotherModule};  // whose addresses are none of ours
         poll_all(ch);
         EXPECT_EQ(sum, 9u);
-        EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 0u) << "it ends all the same";
+        EXPECT_EQ(rig.channels[0]->usage().value().requests_with_callbacks, 0u)
+            << "the request must end although its callback does not run";
         EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 0u);
     }
 }
@@ -202,7 +203,7 @@ TEST_F(Handlers, OfABatchAreCalledByTheLaneThatSubmitted) {
                   Status::kSuccess);
         EXPECT_EQ(batch.submit(kMe, lane, v, ch, nvme::IoOpcode::kRead, &request, Add{&sum, 100}),
                   Status::kTooManyPending)
-            << "its slot stays set";
+            << "the table entry must stay set";
         batch.commit(kMe, lane, ch);
         const Deadline end = late();
         while (!batch.dispatch(kMe, lane, ch).finished && !end.passed()) batch.poll(kMe, ch.with<>());
@@ -226,13 +227,13 @@ void run_chains(std::uint32_t blocks, std::uint32_t threads, std::uint32_t chann
     EXPECT_EQ(b.report().callbacks, lanes * (kLength + 1));
     b.rig.expect_clean();
 }
-TEST(ManyHandlers, SendTheNextRequestByATry) {
+TEST(ManyHandlers, MaySendTheNextRequestByATryCall) {
     run_chains<Sharing::kGrid>(6, 4, 1);
     run_chains<Sharing::kBlock>(2, 8, 2);
     run_chains<Sharing::kLane>(2, 2, 4);
 }
 
-TEST(ManyHandlers, EachRunOnceWhoeverFindsItDue) {
+TEST(ManyHandlers, EachRunOnceWhicheverLaneFindsItDue) {
     for (const bool known : {true, false}) {
         constexpr std::uint32_t kLanes = 30, kRequests = 20;
         Bench b(options_of(1, 8), 1, 64);

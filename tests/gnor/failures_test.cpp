@@ -40,7 +40,7 @@ class Failures : public ::testing::Test {
     std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
 };
 
-TEST_F(Failures, WrongArgumentsAreRefusedHereAndCostTheDrivesNothing) {
+TEST_F(Failures, WrongArgumentsAreRefusedBeforeACommandIsSent) {
     auto* buffer = pool(8192);
     ASSERT_NE(buffer, nullptr);
     EXPECT_EQ(v.read(kMe, ch, 0, 0, buffer, late()), Status::kBadArgument);
@@ -67,7 +67,7 @@ TEST_F(Failures, WrongArgumentsAreRefusedHereAndCostTheDrivesNothing) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
+TEST_F(Failures, EveryStatusOfADriveIsReturnedByAWrite) {
     const Status all[] = {Status::kInvalidOpcode,    Status::kInvalidField,
                           Status::kInternalError,    Status::kLbaOutOfRange,
                           Status::kCapacityExceeded, Status::kNamespaceWriteProtected,
@@ -95,7 +95,7 @@ TEST_F(Failures, EveryStatusOfADriveComesBackFromAWrite) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, TheWorstReplicaDecidesAWriteWhoeverAnswersFirst) {
+TEST_F(Failures, TheWorstReplicaStatusDecidesAWriteWhicheverReplicaAnswersFirst) {
     const auto replicas = rig.replicas_of(0);
     for (std::uint32_t slow = 0; slow < 2; ++slow) {
         for (std::uint32_t r = 0; r < 2; ++r) {
@@ -154,11 +154,11 @@ TEST_F(Failures, ABlockInDoubtIsReadFromTheReplicaThatIsNot) {
         EXPECT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
         EXPECT_TRUE(holds(data.data(), pattern_block(0, 9)));
     }
-    EXPECT_EQ(older, 0u) << "nobody was asked for the older version";
+    EXPECT_EQ(older, 0u) << "no replica may be asked for the older version";
     rig.expect_clean();
 }
 
-TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersionAndThatIsSaid) {
+TEST_F(Failures, ABlockDoubtfulOnEveryReplicaIsReadAsItsOlderVersionAndReportedSo) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0};
     for (auto& d : rig.drives) d->set_rule(in_doubt(older));
@@ -169,7 +169,8 @@ TEST_F(Failures, ABlockInDoubtOnEveryReplicaIsItsOlderVersionAndThatIsSaid) {
     EXPECT_EQ(v.read_sectors(kMe, ch, 0, 3, 2, data.data(), late()), Status::kOlderVersion);
     EXPECT_EQ(older, 2u);
     EXPECT_EQ(rig.channels[0]->counters().value().older_reads, 2u);
-    EXPECT_EQ(v.read(kMe, ch, 1, 1, data.data(), late()), Status::kSuccess) << "its neighbour";
+    EXPECT_EQ(v.read(kMe, ch, 1, 1, data.data(), late()), Status::kSuccess)
+        << "the neighbouring block must be readable";
     rig.expect_clean();
 }
 
@@ -243,7 +244,7 @@ TEST_F(Failures, OfTheOlderVersionsTheNewestIsRead) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, TheOlderVersionIsNoAnswerWhileAReplicaCannotSayWhetherItHasANewerOne) {
+TEST_F(Failures, TheOlderVersionIsNotReturnedWhileAReplicaMayHaveANewerOne) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0};
     for (std::uint32_t doubtful = 0; doubtful < 2; ++doubtful) {
@@ -282,7 +283,7 @@ TEST_F(Failures, AReplicaThatWasNotAskedHasNotAnsweredDoubtful) {
 }
 
 /// A doubt of before says nothing of the drives of a newer map.
-TEST_F(Failures, DoubtsOfTwoMapsAreNotAddedUp) {
+TEST_F(Failures, DoubtfulAnswersUnderTwoMapsAreNotCombined) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0}, asked{0};
     rig.drives[replicas.slot[0]]->set_block(0, pattern_block(0, 9));
@@ -301,7 +302,7 @@ TEST_F(Failures, DoubtsOfTwoMapsAreNotAddedUp) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, ADriveThatIsBusyIsAskedAgainBeforeTheOlderVersionIs) {
+TEST_F(Failures, ABusyDriveIsRetriedBeforeTheOlderVersionIsRead) {
     const auto replicas = rig.replicas_of(0);
     std::atomic<std::uint32_t> older{0}, asked{0};
     rig.drives[replicas.slot[0]]->set_rule(in_doubt(older));
@@ -438,7 +439,7 @@ TEST_F(Failures, AnswersToNoCommandAreCountedAndDropped) {
 }
 
 // A drive that answers what it was not asked: its own command is answered, the other drive's is not.
-TEST_F(Failures, ADriveCannotAnswerForAnother) {
+TEST_F(Failures, ACompletionFromAnotherDriveIsIgnored) {
     const std::uint32_t on_one = block_first_on(rig, 1), on_two = block_first_on(rig, 2);
     auto* const waiting = pool(4096);
     auto* const other = pool(4096);
@@ -467,7 +468,7 @@ TEST_F(Failures, ADriveCannotAnswerForAnother) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, AnExhaustedPoolIsSaidSoAndServesAgain) {
+TEST_F(Failures, AnExhaustedPoolIsReportedAndServesAgain) {
     std::vector<void*> held;
     while (void* p = pool(256 * 1024)) held.push_back(p);
     EXPECT_EQ(held.size(), 16u);
@@ -539,7 +540,7 @@ TEST_F(Failures, AnAsynchronousRequestThatCanNeverFitIsRefusedAtOnce) {
     rig.expect_clean();
 }
 
-TEST_F(Failures, ADeadlineBeyondTheClocksEndIsNotOver) {
+TEST_F(Failures, ADeadlineBeyondTheRangeOfTheClockHasNotPassed) {
     const Deadline forever = Deadline::in_ns(~0ull);
     EXPECT_FALSE(forever.passed());
     EXPECT_EQ(v.write(kMe, ch, 0, 1, data.data(), forever), Status::kSuccess);

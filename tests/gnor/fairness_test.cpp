@@ -181,7 +181,7 @@ std::size_t longest_wait(const History& history, std::uint32_t lanes) {
     return longest;
 }
 
-TEST(Fairness, LanesThatPressOnFewCreditsAreServedInTurns) {
+TEST(Fairness, LanesThatCompeteForFewCreditsAreServedInTurns) {
     constexpr std::uint32_t kLanes = 8, kRequests = 240;
     for (const std::uint32_t depth : {2u, 4u})
         for (const std::uint64_t seed : {1u, 2u, 3u}) {
@@ -201,7 +201,7 @@ TEST(Fairness, LanesThatPressOnFewCreditsAreServedInTurns) {
         }
 }
 
-TEST(Fairness, ASeedIsAHistory) {
+TEST(Fairness, ASeedReplaysTheSameHistory) {
     EXPECT_EQ(press(5, 2, 60, 7), press(5, 2, 60, 7));
     EXPECT_NE(press(5, 2, 60, 7), press(5, 2, 60, 8));
 }

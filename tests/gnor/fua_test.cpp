@@ -81,7 +81,7 @@ TEST_F(Fua, IsOnEveryWriteAndReadOfAStableVolumeAndOnNothingElse) {
     const std::uint32_t commands = write_in_every_form(v.stable());
     EXPECT_EQ(with, commands);
     EXPECT_EQ(without, 0u);
-    EXPECT_EQ(reads_with, 1u) << "what is read is stable, too (NVM Command Set 1.0, 3.2.4)";
+    EXPECT_EQ(reads_with, 1u) << "a read with FUA must be sent with FUA too (NVM Command Set 1.0, 3.2.4)";
     EXPECT_EQ(reads_without, 0u);
     EXPECT_EQ(strays, 0u);
     rig.expect_clean();

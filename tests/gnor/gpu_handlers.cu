@@ -24,12 +24,12 @@ void run_chains(std::uint32_t blocks, std::uint32_t threads, std::uint32_t chann
     EXPECT_EQ(b.report().callbacks, lanes * (kLength + 1));
     b.rig.expect_clean();
 }
-TEST_F(GnorGpuHandlers, HandlersThatViewsKnowSendTheNextRequest) {
+TEST_F(GnorGpuHandlers, HandlersInAViewsTypeListSendTheNextRequest) {
     run_chains<Sharing::kGrid>(4, 32, 1);
     run_chains<Sharing::kBlock>(4, 64, 4);
     run_chains<Sharing::kLane>(2, 4, 8);
 }
-TEST_F(GnorGpuHandlers, HandlersRunOnceWhetherKnownOrNot) {
+TEST_F(GnorGpuHandlers, HandlersRunOnceWhetherInAViewsTypeListOrNot) {
     for (const bool known : {true, false}) {
         constexpr std::uint32_t kLanes = 256, kRequests = 10;
         Bench b(gpu_options(Sharing::kGrid, 2), 1, 64);
@@ -72,7 +72,7 @@ TEST_F(GnorGpuHandlers, CFunctionsAreCalledByIndexAndByKernelsOfTheirModuleAlone
     // Lanes that wait for one another's turn poll, and run what is theirs: under a slow tool, some.
     const auto left = due();
     const auto ran = b.report().callbacks;
-    ASSERT_GT(left, 0u) << "nothing is left to be refused";
+    ASSERT_GT(left, 0u) << "no callback is due, so the test covers nothing";
     poll_from_another_module(b);
     EXPECT_EQ(due(), left) << "it has other addresses for these functions";
     EXPECT_EQ(b.report().callbacks, ran);

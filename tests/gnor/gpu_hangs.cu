@@ -15,7 +15,8 @@ class GnorGpuHangs : public OnGpu {
         OnGpu::SetUp();
         // It takes minutes, and would watch nothing: these kernels have no shared memory.
         if (tool() == "racecheck")
-            GTEST_SKIP() << "racecheck watches shared memory, of which there is none here";
+            GTEST_SKIP()
+                << "compute-sanitizer racecheck checks shared memory, which these kernels do not use";
     }
 };
 
@@ -27,16 +28,16 @@ TEST_F(GnorGpuHangs, GridsOfThousandsOfBlocksRunToTheirEnd) {
     b.expect_good(std::uint64_t{blocks} * 2 * 4);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpuHangs, AnswersThatNeverComeEndAtDeadlinesAndReclaimMakesTheChannelNew) {
+TEST_F(GnorGpuHangs, CallsWithoutAnswersEndAtTheirDeadlinesAndReclaimResetsTheChannel) {
     EXPECT_GT(run_without_answers(gpu_options(1, 32), 16, 32) +
                   run_without_answers(gpu_options(4, 32), 64 / scale(), 32),
               20u);
 }
-TEST_F(GnorGpuHangs, RequestsLeftBehindByTheirLanesAreFoundAndGivenUp) {
+TEST_F(GnorGpuHangs, RequestsOfExitedLanesAreFoundAndCancelled) {
     run_with_requests_left_behind(gpu_options(1, 32), 512 / scale(), 32);
     run_with_requests_left_behind(gpu_options(2, 32), 16, 64);
 }
-TEST_F(GnorGpuHangs, EveryWarpGetsItsShareWhileAllOthersPress) {
+TEST_F(GnorGpuHangs, EveryWarpGetsItsShareWhileAllOthersCompete) {
     const std::uint32_t warps = 512 / scale(), share = 50;
     for (const std::uint32_t channels : {1u, 4u}) {
         Bench b(gpu_options(channels, 32), 1, 64);

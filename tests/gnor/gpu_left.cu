@@ -17,11 +17,12 @@ class GnorGpuLeft : public OnGpu {
     void SetUp() override {
         OnGpu::SetUp();
         if (tool() == "racecheck")
-            GTEST_SKIP() << "racecheck watches shared memory, of which there is none here";
+            GTEST_SKIP()
+                << "compute-sanitizer racecheck checks shared memory, which these kernels do not use";
     }
 };
 
-TEST_F(GnorGpuLeft, CallbacksAndBuffersOfAKernelThatExitedWithRequestsUnderWayAreGivenUp) {
+TEST_F(GnorGpuLeft, CallbacksAndBuffersOfAKernelThatExitedWithRequestsInFlightAreReleased) {
     for (const std::uint32_t chunk_shift : {1u, 4u}) {  // two commands a request, and one
         RigOptions o = gpu_options(2, 16);
         o.chunk_shift = chunk_shift;
@@ -37,11 +38,11 @@ TEST_F(GnorGpuLeft, TokensDroppedWithoutWaitingKeepTheirBuffersUntilTheAnswersCo
     EXPECT_GT(run_with_dropped_tokens(gpu_options(2, 32), 64 / scale(), 32), 0u);
 }
 
-TEST_F(GnorGpuLeft, ANicThatStandsStillEndsEveryCallAtItsDeadlineAndServesOnWhenItGoesOn) {
+TEST_F(GnorGpuLeft, WithAStoppedNicEveryCallEndsAtItsDeadlineAndWorksAgainWhenTheNicResumes) {
     EXPECT_GT(run_without_any_answer(gpu_options(2, 32), 32 / scale(), 32, Silent::kNic), 0u);
 }
 
-TEST_F(GnorGpuLeft, DrivesThatNeverAnswerEndEveryCallAtItsDeadlineAndReclaimMakesTheChannelNew) {
+TEST_F(GnorGpuLeft, WithUnresponsiveDrivesEveryCallEndsAtItsDeadlineAndReclaimResetsTheChannel) {
     EXPECT_GT(run_without_any_answer(gpu_options(1, 32), 32 / scale(), 32, Silent::kDrives), 0u);
     EXPECT_GT(run_without_any_answer(gpu_options(4, 8), 32 / scale(), 32, Silent::kDrives), 0u);
 }

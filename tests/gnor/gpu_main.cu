@@ -22,7 +22,7 @@ TEST_F(GnorGpu, HundredsOfWarpsShareOneChannel) {
     b.expect_good(2048);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpu, WarpsOnChannelsOfTheirOwnAndLanesThatLeave) {
+TEST_F(GnorGpu, WarpsOnSeparateChannelsWithLanesThatExit) {
     constexpr std::uint32_t kWarps = 32;
     const std::uint32_t rounds = std::max(20 / scale(), 4u);
     Bench b(gpu_options(kWarps, 8, false), kWarps, kWarpStride);
@@ -67,7 +67,7 @@ TEST_F(GnorGpu, BuffersOnTheStackServeOneLaneAndNoGroup) {
     b.expect_good(64 * 4);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpu, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
+TEST_F(GnorGpu, LargeRequestsOfOneWarpDoNotWaitForEachOthersCommandEntries) {
     RigOptions o = gpu_options(1, 8);
     o.chunk_shift = 0;
     Bench b(o, 1, 64);
@@ -82,7 +82,7 @@ TEST_F(GnorGpu, BatchesRunInFourSteps) {
     EXPECT_EQ(b.report().callbacks, 512u * 6);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpu, PoolGivesNoBlockTwiceAndLosesNone) {
+TEST_F(GnorGpu, ThePoolAllocatesNoBlockTwiceAndLosesNone) {
     Bench b(gpu_options(1), 1, 64);
     b.launch(16, 64, PoolStress{b.common, 200});
     b.expect_good(16 * 64 * 200);
@@ -100,14 +100,16 @@ TEST_F(GnorGpu, ThousandsOfLanesGetNoPoolBlockTwiceAndLoseNone) {
     b.launch(64, 256, PoolMix{b.common, b.owners(), 40, 256, 0});
     b.expect_whole(64 * 256 * 40);
 }
-TEST_F(GnorGpu, MembersEachGetAPoolBufferOfTheirOwn) {
+TEST_F(GnorGpu, EachMemberGetsItsOwnPoolBuffer) {
     PoolBench b(gpu_pool(64u << 20));
     b.launch(64, 128, PoolEach{b.common, b.owners(), 30});
     b.expect_whole(64 * 128 * 30);
 }
 TEST_F(GnorGpu, APoolDoublesUnderARunningKernelAndItsMemoryIsRegistered) {
     // The checker takes what was registered after a kernel began for no memory at all.
-    if (tool() == "memcheck") GTEST_SKIP() << "memcheck knows the memory of before the launch alone";
+    if (tool() == "memcheck")
+        GTEST_SKIP()
+            << "compute-sanitizer memcheck recognizes only memory that was registered before the launch";
     PoolBench b(gpu_pool(256u << 10, 4u << 20));
     constexpr std::uint32_t kWarps = 64;
     auto run =

@@ -8,7 +8,7 @@ namespace {
 
 class GnorGpuModes : public OnGpu {};
 
-TEST_F(GnorGpuModes, ALaneWithAChannelOfItsOwnDoesEveryKindOfCommand) {
+TEST_F(GnorGpuModes, ALaneWithItsOwnChannelDoesEveryKindOfCommand) {
     Bench b(gpu_options(Sharing::kLane, 16), 16, 4 * 4096);
     b.launch(4, 4, shared_by<Sharing::kLane>(LanesAlone{b.common, 10, 0}));
     b.expect_good(16 * 10 * 6);
@@ -35,7 +35,7 @@ TEST_F(GnorGpuModes, LoneLanesOfABlockShareItsChannel) {
     b.expect_good(256 * 2 * 6 + 256 * 100);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpuModes, BlocksWithoutAChannelOfTheirOwnAreTold) {
+TEST_F(GnorGpuModes, BlocksWithoutTheirOwnChannelGetAnError) {
     Bench b(gpu_options(Sharing::kBlock, 2), 96, 4 * 4096);
     b.launch(3, 32, shared_by<Sharing::kBlock>(LanesAlone{b.common, 1, 0}));
     const Report r = b.report();

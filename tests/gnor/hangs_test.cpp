@@ -19,14 +19,14 @@ TEST(NothingHangs, GridsOfThousandsOfWarpsRunToTheirEndOnAFewThreads) {
 
 class NothingHangsInWarps : public ::testing::TestWithParam<std::uint32_t> {};
 INSTANTIATE_TEST_SUITE_P(Width, NothingHangsInWarps, ::testing::Values(3u, 8u));
-TEST_P(NothingHangsInWarps, WarpsGoOnWhenLanesAndWarpsLeave) {
+TEST_P(NothingHangsInWarps, WarpsContinueWhenLanesAndWarpsExit) {
     Bench b(options_of(1, 4), 1, 64);
     b.test_warps(12, GetParam(), WarpsComeAndGo{b.common, 4});
     b.expect_good(12 * 4);
     b.rig.expect_clean();
 }
 
-TEST(NothingHangs, AnswersThatNeverComeEndAtDeadlinesAndReclaimMakesTheChannelNew) {
+TEST(NothingHangs, CallsWithoutAnswersEndAtTheirDeadlinesAndReclaimResetsTheChannel) {
     std::uint64_t quarantined = 0;
     for (const std::uint32_t channels : {1u, 3u})
         quarantined += run_without_answers(options_of(channels, 8), 24, 2);
@@ -34,12 +34,12 @@ TEST(NothingHangs, AnswersThatNeverComeEndAtDeadlinesAndReclaimMakesTheChannelNe
     count("gnor_commands_without_answers", quarantined);
 }
 
-TEST(NothingHangs, RequestsLeftBehindByTheirLanesAreFoundAndGivenUp) {
+TEST(NothingHangs, RequestsOfExitedLanesAreFoundAndCancelled) {
     run_with_requests_left_behind(options_of(1, 16), 100, 2);
     run_with_requests_left_behind(options_of(2, 16), 20, 4);
 }
 
-TEST(NothingHangs, EveryWarpGetsItsShareWhileAllOthersPress) {
+TEST(NothingHangs, EveryWarpGetsItsShareWhileAllOthersCompete) {
     constexpr std::uint32_t kWarps = 16, kShare = 40;
     for (const std::uint32_t depth : {2u, 8u}) {
         Bench b(options_of(1, depth), 1, 64);

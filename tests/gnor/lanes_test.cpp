@@ -13,7 +13,7 @@ TEST(GnorLanes, HundredsOfWarpsShareOneChannel) {
     b.rig.expect_clean();
 }
 
-TEST(GnorLanes, WarpsOnChannelsOfTheirOwn) {
+TEST(GnorLanes, WarpsOnSeparateChannels) {
     Bench b(options_of(32, 8, false), 32, kWarpStride);
     b.launch(32, 1, WarpsWriteAndRead{b.common, 5, 32, false}, 32);
     b.expect_good(320);
@@ -51,7 +51,7 @@ RigOptions one_block_a_command() {
     return o;
 }
 
-TEST(GnorLanes, LargeRequestsDoNotWaitForEachOthersSlots) {
+TEST(GnorLanes, LargeRequestsDoNotWaitForEachOthersCommandEntries) {
     Bench b(one_block_a_command(), 1, 64);
     b.launch(8, 1, LanesWithLargeRequests{b.common, 5, 40});
     b.expect_good(8 * 5 * 2);
@@ -65,7 +65,7 @@ TEST(GnorLanes, BuffersOnTheStackServeALoneLane) {
     b.rig.expect_clean();
 }
 
-TEST(GnorLanes, PoolGivesNoBlockTwiceAndLosesNone) {
+TEST(GnorLanes, ThePoolAllocatesNoBlockTwiceAndLosesNone) {
     Bench b(options_of(1), 1, 64);
     b.launch(16, 8, PoolStress{b.common, 500});
     b.expect_good(16 * 8 * 500);
@@ -81,7 +81,7 @@ TEST_P(TestWarps, WarpsWriteAndReadTogether) {
     b.expect_good(4 * 3 * 2);
     b.rig.expect_clean();
 }
-TEST_P(TestWarps, WarpsGoOnWhenLanesLeave) {
+TEST_P(TestWarps, WarpsContinueWhenLanesExit) {
     Bench b(options_of(1, 8, false), 3, kWarpStride);
     b.test_warps(3, GetParam(), WarpsWriteAndRead{b.common, 3, 32, true});
     b.expect_good(3 * 3 * 2);
@@ -93,7 +93,7 @@ TEST_P(TestWarps, LoneLanesOfOneWarpDiverge) {
     b.expect_good(2 * GetParam() * 6);
     b.rig.expect_clean();
 }
-TEST_P(TestWarps, LargeRequestsOfOneWarpDoNotWaitForEachOthersSlots) {
+TEST_P(TestWarps, LargeRequestsOfOneWarpDoNotWaitForEachOthersCommandEntries) {
     Bench b(one_block_a_command(), 1, 64);
     const std::uint32_t lanes = GetParam() < 8 ? GetParam() : 8;
     b.test_warps(1, lanes, LanesWithLargeRequests{b.common, 2, 40});

@@ -63,7 +63,7 @@ RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {
 }
 
 // Credits: 8 for all. Members that take theirs in step have 8 / width each, and none has enough.
-TEST_P(LargeTries, MembersOfAWarpDoNotHoldEachOtherUp) {
+TEST_P(LargeTries, MembersOfAWarpDoNotBlockEachOther) {
     for (const std::uint32_t replicas : {1u, 2u}) {
         Bench b(narrow(replicas, replicas), 1, 64);
         b.common.timeout_ns = kLong;
@@ -74,7 +74,7 @@ TEST_P(LargeTries, MembersOfAWarpDoNotHoldEachOtherUp) {
     }
 }
 
-TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay) {
+TEST(LargeTry, ARequestSentInPartAtItsDeadlineIsReportedAsInFlight) {
     Rig rig(narrow(1, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -99,7 +99,7 @@ TEST(LargeTry, ARequestThatWasSentInPartWhenItsDeadlinePassedIsSaidToBeUnderWay)
 }
 
 // Command slots: 64. Earlier requests, answered and not waited for, hold 30 of them.
-TEST(LargeTry, ALaneThatWaitsForSlotsHoldsNoneButThoseThatDrivesOweAnswersTo) {
+TEST(LargeTry, ALaneThatWaitsForCommandEntriesHoldsOnlyThoseOfUnansweredCommands) {
     Rig rig(narrow(1, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -129,7 +129,7 @@ TEST(LargeTry, ALaneThatWaitsForSlotsHoldsNoneButThoseThatDrivesOweAnswersTo) {
 }
 
 // A lane waits for credits of a drive that does not answer; lanes that only try have nothing to do with it.
-TEST(LargeTry, OneThatOnlyTriesIsNotHeldUpByALaneThatWaits) {
+TEST(LargeTry, ATryCallIsNotDelayedByALaneThatWaits) {
     Rig rig(narrow(2, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -162,7 +162,7 @@ TEST(LargeTry, OneThatOnlyTriesIsNotHeldUpByALaneThatWaits) {
     rig.expect_clean();
 }
 
-TEST(LargeTry, ABatchThatIsAbandonedBeforeItsCommitGoesOut) {
+TEST(LargeTry, ABatchAbandonedBeforeItsCommitIsSent) {
     Rig rig(narrow(2, 2));
     const ChannelRef ch = rig.channel();
     void* const buffer = ch.alloc(kMe, 4096);
@@ -241,7 +241,7 @@ struct LanesTakeCredits {
     }
 };
 
-TEST(LargeTry, OfLanesThatTakeCreditsAtTheSameMomentOneGetsAll) {
+TEST(LargeTry, OfLanesThatTakeCreditsAtTheSameTimeOneGetsAll) {
     RigOptions o = narrow(3, 3);
     o.depth = 2;
     Bench b(o, 1, 64);

@@ -59,7 +59,7 @@ class LeftBehind : public ::testing::Test {
     std::uint64_t calls = 0;  // atomic
 };
 
-TEST_F(LeftBehind, CallbacksThatAreDueAreGivenUpAndTheirSlotsAndBuffersAreFree) {
+TEST_F(LeftBehind, DueCallbacksAreCancelledAndTheirCommandEntriesAndBuffersFreed) {
     auto* const buffer = pool(64);
     send(0, 1, buffer);
     send(0, 64, buffer);
@@ -75,7 +75,7 @@ TEST_F(LeftBehind, CallbacksThatAreDueAreGivenUpAndTheirSlotsAndBuffersAreFree) 
     expect_useful();
 }
 
-TEST_F(LeftBehind, CallbacksWithoutAnswersAreGivenUpAndTheirBuffersHeldUntilTheAnswersCome) {
+TEST_F(LeftBehind, UnansweredCallbacksAreCancelledAndTheirBuffersHeldUntilTheAnswersCome) {
     auto* const one = pool(1);
     auto* const many = pool(64);
     rule_everywhere(Decision::kNever);
@@ -103,7 +103,7 @@ TEST_F(LeftBehind, CallbacksWithoutAnswersAreGivenUpAndTheirBuffersHeldUntilTheA
     expect_useful();
 }
 
-TEST_F(LeftBehind, CallbacksWithoutAnswersEndByReclaimToo) {
+TEST_F(LeftBehind, UnansweredCallbacksAlsoEndByReclaim) {
     auto* const buffer = pool(64);
     rule_everywhere(Decision::kNever);
     send(0, 64, buffer);
@@ -118,7 +118,7 @@ TEST_F(LeftBehind, CallbacksWithoutAnswersEndByReclaimToo) {
 }
 
 // Reclaimed first, they are due with kQueueError, and hold their slots until somebody runs or drops them.
-TEST_F(LeftBehind, CallbacksOfBrokenOrReclaimedQueuePairsAreGivenUp) {
+TEST_F(LeftBehind, CallbacksOfFailedOrReclaimedQueuePairsAreCancelled) {
     for (const bool reclaimed : {false, true}) {
         auto* const buffer = pool(64);
         rule_everywhere(Decision::kBreak);
@@ -140,7 +140,7 @@ TEST_F(LeftBehind, CallbacksOfBrokenOrReclaimedQueuePairsAreGivenUp) {
     }
 }
 
-TEST_F(LeftBehind, TokensAreNotTakenForCallbacksNorCallbacksForTokens) {
+TEST_F(LeftBehind, TokensAndCallbacksAreNotConfused) {
     auto* const buffer = pool(64);
     const Token token = v.read_async(simt::Lane{}, ch, 0, 64, buffer, late());
     send(0, 1, buffer);
@@ -151,7 +151,7 @@ TEST_F(LeftBehind, TokensAreNotTakenForCallbacksNorCallbacksForTokens) {
     expect_useful();
 }
 
-TEST_F(LeftBehind, BuffersComeBackAndWhatIsStillInUseStays) {
+TEST_F(LeftBehind, UnusedBuffersAreFreedAndBuffersInUseAreKept) {
     for (const std::uint32_t blocks : {1u, 5u, 16u, 100u, 256u}) ASSERT_NE(pool(blocks), nullptr);
     auto* const used = pool(1);
     rule_everywhere(Decision::kNever);
@@ -167,11 +167,11 @@ TEST_F(LeftBehind, BuffersComeBackAndWhatIsStillInUseStays) {
     left = rig.channels[0]->free_left_buffers().value();
     EXPECT_EQ(left.freed, 1u);
     EXPECT_EQ(left.in_use, 0u);
-    EXPECT_EQ(ch.free(kMe, used), Status::kBadArgument) << "nobody's any more";
+    EXPECT_EQ(ch.free(kMe, used), Status::kBadArgument) << "the buffer was already freed";
     expect_useful();
 }
 
-TEST(LeftBehindByManyLanes, CallbacksAndBuffersAreGivenUpAndTheChannelsServeOn) {
+TEST(LeftBehindByManyLanes, CallbacksAndBuffersAreReleasedAndTheChannelsContinueToServe) {
     RigOptions o = options_of(2, 8);
     o.chunk_shift = 1;
     Bench b(o, 1, 64);
@@ -183,15 +183,15 @@ TEST(LeftBehindByManyLanes, DroppedTokensKeepTheirBuffersUntilTheirAnswersCome) 
     EXPECT_GT(run_with_dropped_tokens(options_of(2, 8), 8, 4), 0u);
 }
 
-TEST(NobodyAnswers, ANicThatStandsStillEndsEveryCallAtItsDeadlineAndServesOnWhenItGoesOn) {
+TEST(WithoutAnswers, WithAStoppedNicEveryCallEndsAtItsDeadlineAndWorksAgainWhenTheNicResumes) {
     EXPECT_GT(run_without_any_answer(options_of(1, 8), 12, 2, Silent::kNic), 0u);
 }
 
-TEST(NobodyAnswers, DrivesThatNeverDoEndEveryCallAtItsDeadlineAndReclaimMakesTheChannelNew) {
+TEST(WithoutAnswers, WithUnresponsiveDrivesEveryCallEndsAtItsDeadlineAndReclaimResetsTheChannel) {
     EXPECT_GT(run_without_any_answer(options_of(2, 8), 12, 2, Silent::kDrives), 0u);
 }
 
-TEST(SeveralKernels, AtOnceShareOneSetOfChannels) {
+TEST(SeveralKernels, RunningConcurrentlyShareOneSetOfChannels) {
     run_kernels_side_by_side(options_of(2, 8), 2, 4, 1);
 }
 

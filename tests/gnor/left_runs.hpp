@@ -77,7 +77,7 @@ void run_with_callbacks_left_behind(Bench& b, std::uint32_t rounds, Launch launc
         EXPECT_GT(freed, 0u);
         b.rig.expect_clean();
         launch(WarpsComeAndGo{b.common, 2});
-        EXPECT_EQ(calls(), before) << "a callback that was given up ran";
+        EXPECT_EQ(calls(), before) << "a cancelled callback ran";
         b.rig.expect_clean();
     }
 }

@@ -13,7 +13,7 @@ namespace {
 using nvme::IoFields;
 using nvme::IoOpcode;
 
-TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
+TEST(Lone, ReadsAndWritesTakeTheFastPathAndRingsWrapAround) {
     LoneRig t(lone(4));  // send rings of 4: a hundred laps and more
     for (std::uint32_t i = 0; i < 600; ++i) {
         ASSERT_EQ(t.write(i % 50, i), Status::kSuccess) << i;
@@ -30,7 +30,7 @@ TEST(Lone, ReadsAndWritesGoStraightAndRingsComeRound) {
     t.end();
 }
 
-TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
+TEST(Lone, SectorsLargeRequestsAndUserMemoryTakeTheFastPathToo) {
     LoneRig t;
     std::vector<std::byte> own(16 * 4096 + 64);
     std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
@@ -53,7 +53,7 @@ TEST(Lone, SectorsLargeRequestsAndUsersMemoryToo) {
     t.end();
 }
 
-TEST(Lone, WhatIsWrongWithARequestIsSaidAsEver) {
+TEST(Lone, InvalidRequestsGetTheSameStatusAsOnTheGeneralPath) {
     LoneRig t;
     const auto end = static_cast<std::uint32_t>(t.rig.options.capacity_blocks);
     EXPECT_EQ(t.v.read(kMe, t.ch, end, 1, t.buffer, late()), Status::kLbaOutOfRange);
@@ -74,7 +74,7 @@ TEST(Lone, WhatIsWrongWithARequestIsSaidAsEver) {
 }
 
 // Each kind of answer, on the straight path and by run() on a channel of the grid: the same results.
-TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
+TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
     using Kind = Decision::Kind;
     struct Case {
         Kind kind;
@@ -119,7 +119,8 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
             for (auto& d : rig.drives) d->set_rule({});
             for (auto& d : rig.drives) d->answer_kept();
             rig.channels[0]->quiesce(late()).value();
-            for (int i = 0; i < 20; ++i) ASSERT_EQ(go(late()), Status::kSuccess) << "and goes on";
+            for (int i = 0; i < 20; ++i)
+                ASSERT_EQ(go(late()), Status::kSuccess) << "the channel must continue to work";
             const auto n = rig.channels[0]->counters().value();
             if (straight)
                 EXPECT_TRUE(
@@ -133,7 +134,7 @@ TEST(Lone, EveryKindOfAnswerEndsAsItDoesElsewhere) {
 }
 
 // A second answer comes when the next command is under way, to the same drive by the same slot.
-TEST(Lone, ASecondAnswerIsNotTakenForOneToTheNextCommand) {
+TEST(Lone, ADuplicateCompletionIsNotTakenForThatOfTheNextCommand) {
     LoneRig t(lone(8, 1));
     for (std::uint32_t b = 0; b < 2; ++b) ASSERT_EQ(t.write(b, b + 1), Status::kSuccess);
     t.rule_everywhere([](const nvme::Command&, const IoFields& f) {
@@ -177,7 +178,7 @@ TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
 }
 
 // Straight reads leave receives owed; requests that take all the credits of a queue need all its receives.
-TEST(Lone, WhatIsOwedIsSettledBeforeAllCreditsAreTaken) {
+TEST(Lone, OutstandingAnswersAreCollectedBeforeAllCreditsAreTaken) {
     for (const std::uint32_t depth : {2u, 4u}) {
         LoneRig t(lone(depth, 1));
         ASSERT_EQ(t.write(3, 1), Status::kSuccess);
@@ -213,7 +214,7 @@ struct OwedProbe {
     }
 };
 // A write leaves a receive owed on each of its queues, a read of the same chunk takes one of them.
-TEST(Lone, NoQueueEverOwesTwoReceives) {
+TEST(Lone, NoQueueEverHasTwoReceivesToRepost) {
     LoneRig t;
     std::uint32_t most = 0;
     const OwedProbe probe{t.ch.raw(), &most};
@@ -247,7 +248,7 @@ TEST(Lone, NoQueueEverOwesTwoReceives) {
 }
 
 // One write, one sequence, whichever way it goes.
-TEST(Lone, AWriteTakesOneSequenceOnEveryWay) {
+TEST(Lone, AWriteTakesOneSequenceOnEveryPath) {
     LoneRig t;
     std::uint32_t version = 1;
     std::atomic<int> refusals = 0;
@@ -301,7 +302,7 @@ TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
     t.end();
 }
 
-TEST(Lone, ViewsThatAreNotOneLanesAreToldAndNothingIsTaken) {
+TEST(Lone, ViewsSharedByLanesAreRefusedAndTakeNoResource) {
     RigOptions o = lone();
     o.sharing = Sharing::kGrid;
     Rig rig(o);
@@ -316,11 +317,11 @@ TEST(Lone, ViewsThatAreNotOneLanesAreToldAndNothingIsTaken) {
     EXPECT_TRUE(refused(v, rig.channel().as<Sharing::kLane>()));
     EXPECT_TRUE(refused(v, LoneChannel{}));
     EXPECT_TRUE(refused(nobodys, rig.channel().as<Sharing::kLane>()));
-    EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "none was taken by what was refused";
+    EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "refused calls must take no sequence";
     EXPECT_EQ(rig.channels[0]->counters().value().writes, 0u);
 }
 
-TEST(Lone, AnswersToOthersMeanwhileAreFiled) {
+TEST(Lone, CompletionsOfOtherCommandsAreRecorded) {
     LoneRig t(lone(8, 1));
     for (std::uint32_t b = 0; b < 8; ++b) ASSERT_EQ(t.write(b * 16, b), Status::kSuccess);
     auto* const more = t.pool(64 * 1024);
@@ -338,7 +339,7 @@ TEST(Lone, AnswersToOthersMeanwhileAreFiled) {
     t.end();
 }
 
-TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
+TEST(Lone, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
     LoneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto first = t.rig.replicas_of(3).slot[0];
@@ -350,7 +351,7 @@ TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
     t.rig.drives[first]->set_rule({});
     for (int i = 0; i < 5; ++i)
         EXPECT_EQ(t.v.read(kMe, t.ch, 3, 1, t.buffer, late()), Status::kSuccess) << "of the other replica";
-    EXPECT_EQ(t.write(3, 2), Status::kQueueError) << "one replica cannot be reached";
+    EXPECT_EQ(t.write(3, 2), Status::kQueueError) << "a write with an unreachable replica must fail";
     t.rig.channels[0]->reclaim(first).value();
     t.rig.connect(0, first);
     ASSERT_EQ(t.write(3, 4), Status::kSuccess);
@@ -358,7 +359,7 @@ TEST(Lone, ABrokenQueuePairEndsTheCallAndIsPassedByAfterwards) {
     t.end();
 }
 
-TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
+TEST(Lone, WeightedMapsAndReplicasThatAreNotInAreRespected) {
     LoneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto replicas = t.rig.replicas_of(3);
@@ -367,7 +368,8 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
     });
     for (auto& d : t.rig.drives) d->forget();
     ASSERT_TRUE(t.reads(3, 1));
-    EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty()) << "it is being rebuilt: nobody reads there";
+    EXPECT_TRUE(t.rig.drives[replicas.slot[0]]->seen().empty())
+        << "a replica that is being rebuilt must not be read";
     EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
     EXPECT_TRUE(t.try_fast_path([&] { EXPECT_TRUE(t.reads(3, 1)); }));
     t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
@@ -379,7 +381,7 @@ TEST(Lone, MapsThatAreNotPlainAndReplicasThatAreNotInAreHeeded) {
     t.end();
 }
 
-TEST(Lone, BuffersAreCheckedWhereThatIsAskedFor) {
+TEST(Lone, BuffersAreCheckedIfRequested) {
     RigOptions o = lone();
     o.check_buffers = true;
     LoneRig t(o);
@@ -391,7 +393,7 @@ TEST(Lone, BuffersAreCheckedWhereThatIsAskedFor) {
     t.end();
 }
 
-TEST(Lone, ResponsesInReceiveBuffersAreRunsToRead) {
+TEST(Lone, ResponsesInReceiveBuffersAreReadByTheGeneralPath) {
     RigOptions o = lone();
     o.scatter = false;
     LoneRig t(o);

@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Responses, Malformed, ::testing::Bool(), [](const auto&
     return p.param ? std::string("InCompletions") : std::string("InReceiveBuffers");
 });
 
-TEST_P(Malformed, OfEveryLengthBreakTheQueuePairAndNoCallTakesThemForAnAnswer) {
+TEST_P(Malformed, OfEveryLengthFailTheQueuePairAndCompleteNoCall) {
     RigOptions o;
     o.scatter = GetParam();
     o.replicas = 1;

@@ -18,7 +18,7 @@ struct CountsRuns {
 
 // ---- options
 
-TEST(Options, ThatMakeNoSenseAreRefusedWithTheRightOnes) {
+TEST(Options, OutOfRangeAreRefusedWithTheAllowedValues) {
     Rig rig;
     const auto expect = [&](const char* says, auto edit) {
         gnor::ChannelOptions o;
@@ -76,7 +76,7 @@ class CheckedBuffers : public ::testing::Test {
     ChannelRef ch = rig.channel();
 };
 
-TEST_F(CheckedBuffers, PoolMemoryThatNobodyAllocatedIsRefused) {
+TEST_F(CheckedBuffers, UnallocatedPoolMemoryIsRefused) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 8192));
     auto* const base = reinterpret_cast<std::byte*>(ch.state().pool_base);
     auto* const other = base + (buffer == base + (2u << 20) ? 3u << 20 : 2u << 20);
@@ -86,7 +86,8 @@ TEST_F(CheckedBuffers, PoolMemoryThatNobodyAllocatedIsRefused) {
     EXPECT_EQ(v.read(kMe, ch, 0, 3, buffer, late()), kNo) << "longer than it is";
     EXPECT_EQ(v.read(kMe, ch, 0, 2, buffer + 4096, late()), kNo);
     EXPECT_EQ(v.write(kMe, ch, 0, 1, other, late()), kNo);
-    EXPECT_EQ(v.read(kMe, ch, 0, 1, base + (5u << 20), late()), kNo) << "where it has not grown to";
+    EXPECT_EQ(v.read(kMe, ch, 0, 1, base + (5u << 20), late()), kNo)
+        << "an address above the pool's present size must be refused";
     EXPECT_EQ(v.read_async(simt::Lane{}, ch, 0, 1, other, late()).status, kNo);
     EXPECT_EQ(v.try_write_async(simt::Lane{}, ch, 0, 1, other).status, kNo);
     EXPECT_EQ(v.read_sectors(kMe, ch, 0, 0, 1, other, late()), kNo);
@@ -101,7 +102,7 @@ TEST_F(CheckedBuffers, PoolMemoryThatNobodyAllocatedIsRefused) {
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, ABufferIsNotFreedWhileACommandThatSomebodyWaitsForUsesIt) {
+TEST_F(CheckedBuffers, ABufferIsNotFreedWhileAPendingCommandUsesIt) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 65536));
     answer(Decision::kNever);
     const Token token = v.read_async(simt::Lane{}, ch, 0, 1, buffer + 3 * 4096, late());
@@ -118,7 +119,7 @@ TEST_F(CheckedBuffers, ABufferIsNotFreedWhileACommandThatSomebodyWaitsForUsesIt)
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, AreHeldOnceByOneThatTimesOutAndFreeAfterItsAnswer) {
+TEST_F(CheckedBuffers, AreHeldOnceByATimedOutCommandAndFreeAfterItsAnswer) {
     auto* const buffer = static_cast<std::byte*>(ch.alloc(kMe, 65536));
     answer(Decision::kNever);
     const auto write = [&](Deadline until) { return v.write(kMe, ch, 0, 1, buffer, until); };
@@ -131,7 +132,7 @@ TEST_F(CheckedBuffers, AreHeldOnceByOneThatTimesOutAndFreeAfterItsAnswer) {
     rig.expect_clean();
 }
 
-TEST_F(CheckedBuffers, ServeEveryKindOfCommandAsUncheckedOnes) {
+TEST_F(CheckedBuffers, ServeEveryKindOfCommandLikeUncheckedOnes) {
     RigOptions o = options_of(2, 4);
     o.check_buffers = true;
     Bench b(o, 40, kWarpStride + 20 * 4096);
@@ -142,7 +143,7 @@ TEST_F(CheckedBuffers, ServeEveryKindOfCommandAsUncheckedOnes) {
     b.rig.expect_clean();
 }
 
-TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
+TEST(RegisteredMemory, IsNotDeregisteredWhileACommandUsesIt) {
     Rig rig;
     auto memory = simt::PinnedMemory::map(65536, simt::LanesKind::kCpu).value();
     rig.channels[0]->register_buffer(memory.data(), memory.size()).value();
@@ -169,7 +170,7 @@ TEST(RegisteredMemory, IsNotTakenBackWhileACommandNamesIt) {
 
 // ---- tokens
 
-TEST(Tokens, ThatNobodyWaitsForAreFoundAndGivenUpWithOrWithoutTheirAnswers) {
+TEST(Tokens, WithoutAWaiterAreFoundAndCancelledWithOrWithoutTheirAnswers) {
     Rig rig;
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -197,7 +198,7 @@ TEST(Tokens, ThatNobodyWaitsForAreFoundAndGivenUpWithOrWithoutTheirAnswers) {
 }
 
 // A request whose answer came before its callback was attached is due, and is nobody's token.
-TEST(Tokens, GivenUpByTheHostLeaveAnsweredRequestsToTheirCallbacks) {
+TEST(Tokens, CancelledByTheHostDoNotAffectAnsweredRequestsWithCallbacks) {
     Rig rig;
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -208,7 +209,8 @@ TEST(Tokens, GivenUpByTheHostLeaveAnsweredRequestsToTheirCallbacks) {
     gnor::attach_callback(ch.state(), sent.head, CountsRuns{&runs});
     EXPECT_EQ(rig.channels[0]->usage().value().commands_with_tokens, 0u);
     EXPECT_EQ(rig.channels[0]->drop_tokens().value(), 0u);
-    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 1u) << "until the callback has run";
+    EXPECT_EQ(rig.channels[0]->usage().value().slots_taken, 1u)
+        << "the command entry must be taken until the callback has run";
     ch.poll(kMe);
     EXPECT_EQ(runs, 1u);
     ch.poll(kMe);
@@ -242,7 +244,7 @@ struct SubmitsInALargeBlock {
     }
 };
 
-TEST(Batches, InBlocksOfMoreThreadsThanTheyHaveSlotsSendNothing) {
+TEST(Batches, InBlocksWithMoreThreadsThanCommandEntriesSendNothing) {
     Bench b(options_of(1), 1, 64);
     auto memory = simt::DeviceMemory::allocate(sizeof(Batch<32, CountsRuns>), simt::LanesKind::kCpu).value();
     auto* const batch = memory.lane_as<Batch<32, CountsRuns>>();
@@ -265,7 +267,7 @@ RigOptions narrow(std::uint32_t ssds, std::uint32_t replicas) {
     return o;
 }
 
-TEST(Tries, ThatCanNeverFitSaySoAndThoseThatMayFitLaterSayThat) {
+TEST(Tries, ReportWhetherARequestCanNeverFitOrMayFitLater) {
     Rig rig(narrow(2, 2));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -295,7 +297,7 @@ TEST(Tries, ThatCanNeverFitSaySoAndThoseThatMayFitLaterSayThat) {
 
 // As if another lane were half way through taking what it needs: other tries let it through; small ones, and
 // calls that wait, pass by.
-TEST(Tries, OfSeveralCommandsLeaveALaneAloneThatHoldsAPart) {
+TEST(Tries, OfSeveralCommandsDoNotDisturbALaneThatHoldsSomeCredits) {
     Rig rig(narrow(2, 1));
     const VolumeRef v = rig.volume();
     const ChannelRef ch = rig.channel();
@@ -345,7 +347,7 @@ struct LanesTakeChains {
 
 // All resources are there at the beginning of each round: of those that take theirs at the same moment, one
 // must get all. Each with half of it, given back in vain, would go on for ever.
-TEST(Tries, OfLoneLanesDoNotHoldEachOtherUpWithHalfAChain) {
+TEST(Tries, OfLoneLanesDoNotBlockEachOtherWithPartialRequests) {
     Bench b(narrow(1, 1), 1, 64);
     b.test_warps(1, 4, LanesTakeChains{b.common, 1500, 6});
     b.expect_good(1500);

@@ -51,7 +51,7 @@ class NotSent : public ::testing::Test {
     std::vector<Token> tokens;
 };
 
-TEST_F(NotSent, IsSaidOfACallThatFoundNoCreditAndItsBufferIsFree) {
+TEST_F(NotSent, IsTheStatusOfACallThatFoundNoCreditAndItsBufferIsFree) {
     const auto replicas = rig.replicas_of(0);
     use_up(replicas.slot[0]);
     void* const buffer = ch.alloc(kMe, 4096);
@@ -65,7 +65,7 @@ TEST_F(NotSent, IsSaidOfACallThatFoundNoCreditAndItsBufferIsFree) {
     serve_again();
 }
 
-TEST_F(NotSent, IsNotSaidOfAWriteThatOneReplicaHas) {
+TEST_F(NotSent, IsNotTheStatusOfAWriteThatOneReplicaReceived) {
     const auto replicas = rig.replicas_of(0);
     use_up(replicas.slot[1]);
     void* const buffer = ch.alloc(kMe, 4096);
@@ -81,7 +81,7 @@ TEST_F(NotSent, IsNotSaidOfAWriteThatOneReplicaHas) {
     EXPECT_EQ(ch.free(kMe, buffer), Status::kSuccess);
 }
 
-TEST_F(NotSent, IsSaidOfACallWhoseDeadlineHadPassedBefore) {
+TEST_F(NotSent, IsTheStatusOfACallWhoseDeadlineHadAlreadyPassed) {
     void* const buffer = ch.alloc(kMe, 4096);
     EXPECT_EQ(v.read(kMe, ch, 0, 1, buffer, Deadline{0}), Status::kNotSent);
     EXPECT_EQ(v.write(kMe, ch, 0, 40, buffer, Deadline{0}), Status::kNotSent);
@@ -91,7 +91,7 @@ TEST_F(NotSent, IsSaidOfACallWhoseDeadlineHadPassedBefore) {
 }
 
 // Some requests of one call are answered, one has no credit, one is with a drive that does not answer.
-TEST_F(NotSent, IsSaidRequestByRequestAndTheWorstOfThemOfTheCall) {
+TEST_F(NotSent, IsReportedPerRequestAndTheWorstStatusForTheCall) {
     std::uint32_t served_by[4];
     for (std::uint32_t slot = 0; slot < 4; ++slot)
         for (served_by[slot] = 0; rig.replicas_of(served_by[slot]).slot[0] != slot;) served_by[slot] += 16;

@@ -168,12 +168,12 @@ TEST(PoolLevels, LoneRequestsDoNotSplitAndMergeEachTime) {
     const auto after = model.words;  // with the count of moves
     const std::uint32_t again = model.levels().take(1, 0);
     model.levels().give(again, 1);
-    EXPECT_EQ(model.words, after) << "what was split stays split while it is the last of its level";
+    EXPECT_EQ(model.words, after) << "the last split block of a level must stay split";
     EXPECT_TRUE(model.levels().merge_all());
     EXPECT_EQ(model.bitmaps(), model.fresh);
 }
 
-TEST(PoolLevels, ABlockGivenTwiceIsNoticed) {
+TEST(PoolLevels, TheTestDetectsABlockAllocatedTwice) {
     Model model(PoolOptions{});
     const std::uint32_t first = model.levels().take(3, 0);
     EXPECT_TRUE(model.levels().give(first, 3));
@@ -207,7 +207,7 @@ std::string refused(const PoolOptions& options) {
     return checked.ok() ? "" : checked.error().message;
 }
 
-TEST(PoolOptionsChecks, NameWhatIsWrongAndWhatIsRight) {
+TEST(PoolOptionsChecks, NameTheInvalidValueAndTheAllowedRange) {
     constexpr std::uint64_t kM = 1ull << 20, kHuge = ~0ull << 18, kFour = 4096;
     EXPECT_EQ(refused({}), "");
     EXPECT_EQ(refused({8 * kM, 64 * kM, {4096, 0, 0, 0}}), "");

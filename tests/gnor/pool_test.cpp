@@ -1,5 +1,5 @@
 // pool_test.cpp: a channel's pool under many lanes: CPU lanes and test warps; growth under running lanes, by
-// a host thread in the proxy's place; what holds when nothing is left.
+// a host thread that grows the pool as the client would; what holds when nothing is left.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -17,7 +17,7 @@ TEST(PoolLanes, ManyLanesGetNoBlockTwiceAndLoseNone) {
     count("gnor_pool_lane_operations", b.report().operations);
 }
 
-TEST(PoolLanes, LanesThatMayWaitAllGetTheirTurn) {
+TEST(PoolLanes, WaitingLanesAllGetMemory) {
     PoolBench b(pool_options(1u << 20));
     b.launch(32, 1, PoolMix{b.common, b.owners(), 40, 4, kLong}, 2);
     b.expect_whole(32 * 40);
@@ -38,7 +38,7 @@ TEST_P(PoolTestWarps, DivergingLanesGetNoBlockTwiceAndLoseNone) {
     b.expect_whole(2 * GetParam() * 60);
     count("gnor_pool_warp_operations", b.report().operations);
 }
-TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
+TEST_P(PoolTestWarps, NoAllocationFailsWhileOthersSplitAndMergeBlocks) {
     for (const std::uint32_t blocks : {1u, 7u, 8u, 16u, 40u, 64u}) {
         // One lane's share more than all of them take.
         PoolBench b(pool_options((GetParam() + 1) * ((blocks + 63) / 64) * (256u << 10)));
@@ -47,7 +47,7 @@ TEST_P(PoolTestWarps, NobodyIsToldThatThereIsNoneWhileOthersSplitAndMerge) {
         count("gnor_pool_warp_operations", b.report().operations);
     }
 }
-TEST_P(PoolTestWarps, MembersEachGetABufferOfTheirOwn) {
+TEST_P(PoolTestWarps, EachMemberGetsItsOwnBuffer) {
     PoolBench b(pool_options(1u << 20));
     b.test_warps(3, GetParam(), PoolEach{b.common, b.owners(), 20});
     b.expect_whole(3 * GetParam() * 20);
@@ -56,7 +56,7 @@ TEST_P(PoolTestWarps, MembersEachGetABufferOfTheirOwn) {
 
 /// Runs a kernel on CPU lanes while this thread grows pools that lanes ask for. How often they grew.
 template <class Kernel>
-std::uint32_t launch_beside_proxy(Bench& b, std::uint32_t blocks, std::uint32_t workers, Kernel kernel) {
+std::uint32_t launch_beside_growth(Bench& b, std::uint32_t blocks, std::uint32_t workers, Kernel kernel) {
     simt::LaunchOptions o;
     o.cpu_workers = workers;
     auto run = simt::launch_async(simt::LanesKind::kCpu, blocks, 1, kernel, o).value();
@@ -74,7 +74,7 @@ TEST(PoolGrowth, APoolDoublesUnderRunningLanesAndItsMemoryIsRegistered) {
         PoolBench b(pool_options(256u << 10, 4u << 20));
         const std::uint32_t warps = 1024 / blocks;  // 4 MiB in all
         const std::uint32_t grown =
-            launch_beside_proxy(b, warps, warps, PoolGrows{b.common, b.counter(), warps, blocks});
+            launch_beside_growth(b, warps, warps, PoolGrows{b.common, b.counter(), warps, blocks});
         EXPECT_EQ(grown, 4u) << "256 KiB, 512 KiB, 1, 2, 4 MiB";
         EXPECT_EQ(b.rig.channels[0]->pool_bytes(), 4u << 20);
         b.expect_whole(warps * 4, false);
@@ -87,17 +87,17 @@ TEST(PoolGrowth, LanesOfAllSizesGrowItToItsLimitAndNoFurther) {
     // Where this thread stands still, the lanes are done before it has grown anything: then they run again.
     std::uint32_t grown = 0;
     for (const Deadline end = late(); grown < 3 && !end.passed();)
-        grown += launch_beside_proxy(b, 64, 16, PoolMix{b.common, b.owners(), 200, 256, kLong});
+        grown += launch_beside_growth(b, 64, 16, PoolMix{b.common, b.owners(), 200, 256, kLong});
     EXPECT_GE(grown, 3u) << "a request of 1 MiB fits the step of 1 MiB first";
     b.expect_whole(64 * 200);
     count("gnor_pool_growths", grown);
 }
 
-TEST(PoolGrowth, WritesOfMemoryThatIsNotRegisteredPassThroughGrownSteps) {
+TEST(PoolGrowth, WritesOfUnregisteredMemoryAreBufferedInGrownSteps) {
     Bench b(pool_options(256u << 10, 4u << 20), 64, kWarpStride);
     std::uint32_t grown = 0;
     for (const Deadline end = late(); grown == 0 && !end.passed();)
-        grown += launch_beside_proxy(b, 64, 16, WarpsWriteAndRead{b.common, 6, 32, false});
+        grown += launch_beside_growth(b, 64, 16, WarpsWriteAndRead{b.common, 6, 32, false});
     b.expect_good(64 * 12);
     b.rig.expect_clean();
     EXPECT_GT(b.rig.channels[0]->pool_bytes(), 256u << 10);
@@ -123,7 +123,7 @@ class PoolByHand : public ::testing::Test {
     ChannelRef ch;
 };
 
-TEST_F(PoolByHand, SizesNoRunCanHaveAreRefusedAndOthersFindNothingOnce) {
+TEST_F(PoolByHand, ImpossibleSizesAreRefusedAndPossibleOnesFailWhileThePoolIsFull) {
     make(4u << 20, 0);
     take(0, Status::kBadArgument);
     take((1u << 20) + 1, Status::kBadArgument);
@@ -132,16 +132,16 @@ TEST_F(PoolByHand, SizesNoRunCanHaveAreRefusedAndOthersFindNothingOnce) {
     for (int i = 0; i < 4; ++i) all.push_back(take(1u << 20, Status::kSuccess));
     take(1, Status::kNoBuffer);
     EXPECT_EQ(ch.alloc(kMe, 1, Deadline::in_ns(kShort)), nullptr) << "waits until its deadline";
-    EXPECT_FALSE(grow()) << "a pool without a limit of growth stays";
+    EXPECT_FALSE(grow()) << "a pool without a growth limit must not grow";
     EXPECT_EQ(ch.free(kMe, static_cast<std::byte*>(all[1]) + 4096), Status::kBadArgument);
     for (void* at : all) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
     EXPECT_EQ(ch.free(kMe, all[2]), Status::kBadArgument) << "twice";
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, AskingIsHeardOnceAndAnswersAreFoundByTheNextTry) {
+TEST_F(PoolByHand, AGrowthRequestIsServedOnceAndTheNextTryFindsTheNewMemory) {
     make(256u << 10, 1u << 20);
-    EXPECT_FALSE(grow()) << "nobody asked";
+    EXPECT_FALSE(grow()) << "no lane asked for memory";
     auto* first = take(256u << 10, Status::kSuccess);
     EXPECT_FALSE(grow());
     take(4096, Status::kNoBuffer);
@@ -151,17 +151,18 @@ TEST_F(PoolByHand, AskingIsHeardOnceAndAnswersAreFoundByTheNextTry) {
     auto* second = take(256u << 10, Status::kSuccess);
     EXPECT_TRUE(ch.is_registered(second, 256u << 10));
     EXPECT_FALSE(ch.is_registered(first, 512u << 10)) << "two steps are two regions";
-    EXPECT_FALSE(ch.is_registered(static_cast<std::byte*>(second) + (256u << 10), 1)) << "not there yet";
+    EXPECT_FALSE(ch.is_registered(static_cast<std::byte*>(second) + (256u << 10), 1))
+        << "the new step must not be registered yet";
     take(512u << 10, Status::kNoBuffer);
     EXPECT_TRUE(grow());
     auto* third = take(512u << 10, Status::kSuccess);
     take(4096, Status::kNoBuffer);
-    EXPECT_FALSE(grow()) << "the limit";
+    EXPECT_FALSE(grow()) << "the pool must not grow above its limit";
     for (void* at : {first, second, third}) EXPECT_EQ(ch.free(kMe, at), Status::kSuccess);
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, WhatTheNicDoesNotRegisterIsNotToBeHad) {
+TEST_F(PoolByHand, MemoryThatTheNicCannotRegisterIsNotAllocated) {
     make(256u << 10, 1u << 20);
     auto* const first = take(256u << 10, Status::kSuccess);
     take(4096, Status::kNoBuffer);
@@ -199,7 +200,7 @@ TEST_F(PoolByHand, ARunOfAGrownStepIsHeldByACommandAtItsEnd) {
     const auto read = [&](Deadline until) { return v.read(kMe, ch, 0, 1, buffer + 255 * 4096, until); };
     ASSERT_EQ(sent_in(kShort, read), Status::kTimedOut);
     EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
-    EXPECT_EQ(ch.free(kMe, first), Status::kSuccess) << "only what is in use is refused";
+    EXPECT_EQ(ch.free(kMe, first), Status::kSuccess) << "a buffer that no command uses must be freed";
     rig->wait_kept(1);
     for (auto& d : rig->drives) d->set_rule({});
     for (auto& d : rig->drives) d->answer_kept();
@@ -208,7 +209,7 @@ TEST_F(PoolByHand, ARunOfAGrownStepIsHeldByACommandAtItsEnd) {
     rig->expect_clean();
 }
 
-TEST_F(PoolByHand, AWaitingCallGetsWhatAnotherGivesBack) {
+TEST_F(PoolByHand, AWaitingCallGetsTheMemoryThatAnotherFrees) {
     make(256u << 10, 0);
     auto* const all = take(256u << 10, Status::kSuccess);
     void* got = nullptr;

@@ -37,7 +37,7 @@ class Quarantine : public ::testing::Test {
         while (std::byte* p = pool(4096)) others.push_back(p);
         for (std::byte* p : others) {
             EXPECT_TRUE(p + 4096 <= buffer || p >= buffer + bytes);
-            EXPECT_EQ(ch.free(kMe, p), Status::kSuccess) << "only what is in use is refused";
+            EXPECT_EQ(ch.free(kMe, p), Status::kSuccess) << "a buffer that no command uses must be freed";
         }
         EXPECT_EQ(others.size(), (rig.options.pool_bytes - bytes) / 4096);
     }
@@ -107,7 +107,7 @@ TEST_F(Quarantine, ABufferOnABrokenQueuePairIsHeldUntilReclaim) {
     expect_free_again(buffer);
 }
 
-TEST_F(Quarantine, ThePoolBufferOfACallThatTimedOutIsNobodysUntilTheAnswerOrReclaim) {
+TEST_F(Quarantine, ThePoolBufferOfATimedOutCallIsNotReusedUntilTheAnswerOrReclaim) {
     std::vector<std::byte> own(2 * 4096);  // not registered: it passes through the pool
     for (const bool reclaimed : {false, true}) {
         rule_everywhere(Decision::kNever);

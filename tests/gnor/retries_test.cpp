@@ -44,7 +44,7 @@ class Retries : public ::testing::Test {
     std::vector<std::byte> data = std::vector<std::byte>(64 * 4096);
 };
 
-TEST_F(Retries, WhatABusyOrUngrantedDriveRefusesIsAskedAgainWithTheSameSequence) {
+TEST_F(Retries, CommandsRefusedAsBusyOrNotGrantedAreRetriedWithTheSameSequence) {
     std::uint64_t retried = 0;
     for (const Status s : {Status::kBusy, Status::kNotGranted}) {
         for (const std::uint32_t times : {1u, 3u, 12u}) {
@@ -56,7 +56,8 @@ TEST_F(Retries, WhatABusyOrUngrantedDriveRefusesIsAskedAgainWithTheSameSequence)
             EXPECT_EQ(seen().size(), 2u * (times + 1)) << "all replicas, each time";
             refuse_first(times, s);
             ASSERT_EQ(v.read(kMe, ch, 0, 1, data.data(), late()), Status::kSuccess);
-            EXPECT_EQ(seen().size(), 2 * times + 1) << "the other replica first, then all over again";
+            EXPECT_EQ(seen().size(), 2 * times + 1)
+                << "the other replica must be tried first, then both again";
             refuse_first(times, s);
             ASSERT_EQ(v.write(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);
             ASSERT_EQ(v.read(kMe, ch, 0, 64, data.data(), late()), Status::kSuccess);
@@ -74,7 +75,7 @@ TEST_F(Retries, WhatABusyOrUngrantedDriveRefusesIsAskedAgainWithTheSameSequence)
     rig.expect_clean();
 }
 
-TEST_F(Retries, RefusalsUntilTheDeadlineEndWithTheStatusAfterPausesThatGrew) {
+TEST_F(Retries, RefusalsUntilTheDeadlineEndWithTheirStatusAndPausesGrow) {
     for (const Status s : {Status::kBusy, Status::kNotGranted}) {
         rule_everywhere([s](const nvme::Command&, const IoFields&) {
             return Decision{Decision::kRefuse, s, 0};
@@ -102,7 +103,7 @@ TEST_F(Retries, RefusalsUntilTheDeadlineEndWithTheStatusAfterPausesThatGrew) {
     rig.expect_clean();
 }
 
-TEST_F(Retries, AStaleMapIsAskedAgainOnceThereIsANewerOneAndNotBefore) {
+TEST_F(Retries, ACommandRefusedForAStaleMapIsRetriedOnceThereIsANewerMap) {
     rule_everywhere([](const nvme::Command&, const IoFields& f) {
         return f.map_version % 2 == 0 ? Decision{} : Decision{Decision::kRefuse, Status::kStaleMap, 0};
     });
@@ -144,7 +145,7 @@ TEST_F(Retries, AStaleMapIsAskedAgainOnceThereIsANewerOneAndNotBefore) {
     rig.expect_clean();
 }
 
-TEST_F(Retries, WithoutANewerMapTheStatusComesAtTheDeadlineAndTheDrivesAreLeftInPeace) {
+TEST_F(Retries, WithoutANewerMapTheStatusComesAtTheDeadlineWithoutRetries) {
     rule_everywhere([](const nvme::Command&, const IoFields&) {
         return Decision{Decision::kRefuse, Status::kStaleMap, 0};
     });
@@ -165,7 +166,7 @@ TEST_F(Retries, WithoutANewerMapTheStatusComesAtTheDeadlineAndTheDrivesAreLeftIn
     rig.expect_clean();
 }
 
-TEST_F(Retries, AReadThatOneReplicaRefusesForItsMapWaitsForTheOtherThatIsBusy) {
+TEST_F(Retries, AReadRefusedForItsMapByOneReplicaWaitsForTheOtherBusyReplica) {
     rig.drives[0]->forget();
     replica(0, 0).set_rule([](const nvme::Command&, const IoFields&) {
         return Decision{Decision::kRefuse, Status::kStaleMap, 0};
@@ -191,7 +192,7 @@ TEST_F(Retries, AnotherAttemptHasACommandIdOfItsOwn) {
     rig.expect_clean();
 }
 
-TEST_F(Retries, AFinalRefusalOfAnyReplicaIsNotAskedAgain) {
+TEST_F(Retries, AFinalRefusalByAnyReplicaIsNotRetried) {
     replica(0, 0).set_rule([](const nvme::Command&, const IoFields&) {
         return Decision{Decision::kRefuse, Status::kBusy, 0};
     });

@@ -66,7 +66,7 @@ struct SendMemory {
     static constexpr std::uint32_t kQpn = 0x4321;
 };
 
-TEST(Posting, AnEntryBehindOneThatIsNotReadyGoesOutWithItAndNotBefore) {
+TEST(Posting, AnEntryBehindAnUnreadyOneIsPublishedTogetherWithIt) {
     SendMemory memory;
     const rdma::SendTicket first = memory.filled(), second = memory.filled();
     memory.publish_and_ring(second);
@@ -77,13 +77,13 @@ TEST(Posting, AnEntryBehindOneThatIsNotReadyGoesOutWithItAndNotBefore) {
     memory.expect_rung(2);
 }
 
-TEST(Posting, AGroupRingsForWhatItHasPublished) {
+TEST(Posting, AGroupRingsTheDoorbellForItsPublishedEntries) {
     SendMemory memory;
     rdma::publish_and_ring(kMe, memory.ref(), memory.filled());
     memory.expect_rung(1);
     rdma::publish_and_ring(kMe, memory.ref(), memory.filled(), false);
     EXPECT_EQ(memory.state.published, 2u);
-    EXPECT_EQ(memory.record(), 1u) << "whoever asks for no bell gets none";
+    EXPECT_EQ(memory.record(), 1u) << "no doorbell may be rung unless it is requested";
     memory.ref().ring_bell();
     memory.expect_rung(2);
 }
@@ -135,7 +135,7 @@ struct CompletionMemory {
     std::uint32_t taken = 0;
 };
 
-TEST(Polling, TakesTheCompletionsOfThisLapAndNoneOfTheLastOne) {
+TEST(Polling, TakesTheCompletionsOfThisLapAndNoneOfThePreviousOne) {
     CompletionMemory memory;
     memory.expect_all();  // none yet
     for (const std::uint32_t completions : {3u, 5u, 0u, 2u, 1u, 8u, 0u, 7u, 4u, 6u}) {
@@ -146,7 +146,7 @@ TEST(Polling, TakesTheCompletionsOfThisLapAndNoneOfTheLastOne) {
 }
 
 #if defined(GN_TEST_WARPS)
-TEST(Turns, OfTwoLanesThatPostLeaveNoEntryUnpublishedOrUnrung) {
+TEST(Turns, OfTwoPostingLanesLeaveNoEntryUnpublishedOrWithoutADoorbell) {
     std::unique_ptr<SendMemory> memory;
     rdma::SendTicket first, second;
     const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
@@ -178,7 +178,7 @@ TEST(Turns, OfTwoLanesThatPostLeaveNoEntryUnpublishedOrUnrung) {
     at_every_atomic(three, post_third, post_first, all);
 }
 
-TEST(Turns, OfTheNicFindWholeEntriesAndNoBellBeforeItsRecord) {
+TEST(Turns, OfTheNicFindCompleteEntriesAndNoDoorbellBeforeItsRecord) {
     std::unique_ptr<SendMemory> memory;
     const auto fresh = [&] { memory = std::make_unique<SendMemory>(); };
     const auto look = [&] { memory->look(); };

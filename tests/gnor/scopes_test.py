@@ -63,7 +63,7 @@ def main():
     ]
     wrong = [rule for rule, holds in rules if not holds]
     for rule in wrong:
-        print(f"  not so: {rule}")
+        print(f"  violated: {rule}")
     return 1 if wrong else 0
 
 

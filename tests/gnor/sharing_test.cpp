@@ -51,7 +51,7 @@ TYPED_TEST(Sharings, TokensAndCallbacksEndOnce) {
     EXPECT_EQ(b.report().callbacks, 6u * 20 * 2);
 }
 
-TYPED_TEST(Sharings, LargeRequestsGetTheirSlots) {
+TYPED_TEST(Sharings, LargeRequestsGetTheirCommandEntries) {
     RigOptions o = options_for(this->kMode, this->channels_for(2, 2));
     o.chunk_shift = 0;
     Bench b(o, 1, 64);
@@ -60,7 +60,7 @@ TYPED_TEST(Sharings, LargeRequestsGetTheirSlots) {
     b.rig.expect_clean();
 }
 
-TYPED_TEST(Sharings, PoolGivesNoBlockTwiceAndLosesNone) {
+TYPED_TEST(Sharings, ThePoolAllocatesNoBlockTwiceAndLosesNone) {
     Bench b(options_for(this->kMode, this->channels_for(2, 4)), 1, 64);
     b.launch(2, 4, shared_by<TypeParam::kSharing>(PoolStress{b.common, 400}), 4);
     b.expect_good(8 * 400);
@@ -135,7 +135,7 @@ void expect_refused(const Rig& rig, const BasicChannelRef<kMode>& ch, const Stat
     EXPECT_EQ(batch.submit(kMe, simt::Lane{}, v, ch, nvme::IoOpcode::kRead, &request), kNo);
 }
 
-TEST(SharingRefusals, AChannelOpenedForOtherLanesSaysSoAndDoesNothing) {
+TEST(SharingRefusals, AChannelOpenedForOtherLanesReturnsAnErrorAndDoesNothing) {
     for (const Sharing opened : {Sharing::kLane, Sharing::kBlock, Sharing::kGrid}) {
         Rig rig(options_for(opened, 1));
         constexpr Status kNo = Status::kWrongSharing;
@@ -179,11 +179,11 @@ TEST(WrongLanes, ChannelsOfAGpuAreRefusedOnCpuLanesAndTheirMemoryIsNotTouched) {
     const ChannelSet set{out_of_reach<const ChannelRef>(), 2, simt::LanesKind::kGpu};
     EXPECT_EQ(set.mine(simt::Lane{}).usable(), Status::kWrongLanes);
     EXPECT_EQ(set[1].usable(), Status::kWrongLanes);
-    EXPECT_EQ(set[2].usable(), Status::kWrongSharing) << "there is none";
+    EXPECT_EQ(set[2].usable(), Status::kWrongSharing) << "there is no channel for this lane";
     EXPECT_EQ(set.shared<Sharing::kLane>().mine(simt::Lane{}).usable(), Status::kWrongLanes);
 }
 
-TEST(WrongLanes, ViewsOfAChannelKeepWhatItIsFor) {
+TEST(WrongLanes, ViewsOfAChannelKeepItsSharingMode) {
     Rig rig;
     EXPECT_EQ(rig.channel().with<>().as<Sharing::kGrid>().usable(), Status::kSuccess);
     EXPECT_EQ(rig.channel().as<Sharing::kLane>().usable(), Status::kWrongSharing);
@@ -195,7 +195,7 @@ TEST(WrongLanes, ViewsOfAChannelKeepWhatItIsFor) {
     EXPECT_EQ(set.shared<Sharing::kBlock>().mine(simt::Lane{}).usable(), Status::kWrongLanes);
 }
 
-TEST(WrongLanes, AThreadThatUsesAnotherGpuIsToldBoth) {
+TEST(WrongLanes, AnErrorForTheWrongGpuNamesBothGpus) {
     EXPECT_TRUE(simt::check_same_gpu(0, 0).ok());
     EXPECT_TRUE(simt::check_same_gpu(3, 3).ok());
     for (const auto& [home, chosen] : {std::pair{0, 1}, std::pair{1, 0}, std::pair{2, 7}}) {
@@ -234,7 +234,7 @@ std::uint64_t atomics_of_a_write() {
     return hook.count;
 }
 
-TEST(SharingCosts, AWriteOfALoneLaneTouchesAtomicallyOnlyWhatOthersSee) {
+TEST(SharingCosts, AWriteOfALoneLaneUsesAtomicsOnlyForSharedState) {
     const std::uint64_t lane = atomics_of_a_write<Sharing::kLane>();
     const std::uint64_t grid = atomics_of_a_write<Sharing::kGrid>();
     std::printf("  a write to two replicas: %llu atomic accesses by a lone lane, %llu for the grid\n",

@@ -96,7 +96,7 @@ TEST_F(ShmPoolByHand, AStepThatTheNodeRefusesIsSharedByALaterTry) {
     rig.expect_clean();
 }
 
-TEST_F(ShmPoolByHand, AStepThatWasSharedAndNotRegisteredIsTakenBackAtTheEnd) {
+TEST_F(ShmPoolByHand, AStepThatWasSharedButNotRegisteredIsReleasedWhenThePoolCloses) {
     const std::size_t beside_one_step = fill();
     pieces.clear();
     const ChannelRef ch = rig.channel();

@@ -85,7 +85,7 @@ TEST(StatusOrder, WorstIsATotalOrderAndTheDeadlineOutranksAll) {
         }
 }
 
-TEST(ChannelMemory, IsTheStatedFormula) {
+TEST(ChannelMemory, FollowsTheDocumentedFormula) {
     for (std::uint32_t ssds : {1u, 2u, 4u, 12u, 64u})
         for (std::uint32_t depth : {2u, 8u, 32u, 64u}) {
             const auto l = ChannelLayout::of(depth, ssds, PoolPlan::of({}));

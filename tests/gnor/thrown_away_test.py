@@ -18,6 +18,6 @@ if run.returncode != 0:
 said = {int(n) for n in re.findall(r"thrown_away\.cpp:(\d+):\d+: warning: ignoring return", run.stderr)}
 with open(options.source, encoding="utf-8") as source:
     wanted = {n for n, line in enumerate(source, 1) if line.rstrip().endswith("// said")}
-print(f"{len(wanted)} calls whose results must not be thrown away")
+print(f"{len(wanted)} calls whose results must not be discarded")
 if not wanted or said != wanted:
-    sys.exit(f"not said, lines {sorted(wanted - said)}; said of others, lines {sorted(said - wanted)}\n{run.stderr}")
+    sys.exit(f"the compiler did not warn about lines {sorted(wanted - said)}, but warned about lines {sorted(said - wanted)}\n{run.stderr}")

@@ -52,7 +52,7 @@ class Together : public ::testing::Test {
     std::uint32_t version = 0;
 };
 
-TEST_F(Together, OneCommandGoesStraightToAllItsDrives) {
+TEST_F(Together, ASingleCommandTakesTheFastPathToAllItsDrives) {
     EXPECT_EQ(straight_of(3, 1, buffer), 3u) << "a write of two replicas, and a read";
     EXPECT_EQ(straight_of(16, 16, buffer), 3u) << "a whole chunk is one command";
     for (std::uint8_t s = 0; s < 8; ++s) {
@@ -68,14 +68,14 @@ TEST_F(Together, OneCommandGoesStraightToAllItsDrives) {
     EXPECT_EQ(n.stale + n.refusals + n.timeouts, 0u);
 }
 
-TEST_F(Together, MemoryOfTheUsersGoesStraightWithItsOwnKeys) {
+TEST_F(Together, UserMemoryTakesTheFastPathWithItsOwnKeys) {
     std::vector<std::byte> own(4 * 4096 + 64);
     std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
     ASSERT_TRUE(rig.channels[0]->register_buffer(mine, 4 * 4096).ok());
     EXPECT_EQ(straight_of(8, 4, mine), 3u);
 }
 
-TEST_F(Together, WhatIsNotOneCommandGoesTheOtherWay) {
+TEST_F(Together, RequestsOfSeveralCommandsTakeTheGeneralPath) {
     EXPECT_EQ(straight_of(15, 2, buffer), 0u) << "on both sides of a chunk's end";
     std::vector<std::byte> plain(4096);
     const auto end = static_cast<std::uint32_t>(rig.options.capacity_blocks);
@@ -89,7 +89,7 @@ TEST_F(Together, WhatIsNotOneCommandGoesTheOtherWay) {
     EXPECT_EQ(counters().straight, 0u);
 }
 
-TEST_F(Together, MapsThatAreNotPlainAreLeftToTheOtherWay) {
+TEST_F(Together, MapsWithSharedDomainsOrRebuildingSlotsTakeTheGeneralPath) {
     rig.set_map(2, [](placement::ArrayMap& map) { map.slots[1].domain = map.slots[0].domain; });
     EXPECT_EQ(straight_of(3, 1, buffer), 0u);
     rig.set_map(3);
@@ -104,7 +104,7 @@ TEST_F(Together, MapsThatAreNotPlainAreLeftToTheOtherWay) {
     EXPECT_EQ(rig.drives[replicas.slot[0]]->served(), before + 1) << "the write alone";
 }
 
-TEST_F(Together, ARefusalIsTheRequestsResultAndItsSlotComesBack) {
+TEST_F(Together, ARefusalIsTheRequestsResultAndItsCommandEntryIsFreed) {
     for (auto& drive : rig.drives)
         drive->set_rule([](const auto&, const nvme::IoFields& f) {
             return f.block == 9 ? Decision{Decision::kRefuse, Status::kAccessDenied} : Decision{};
@@ -115,7 +115,7 @@ TEST_F(Together, ARefusalIsTheRequestsResultAndItsSlotComesBack) {
     EXPECT_EQ(counters().refusals, 3u);
 }
 
-TEST_F(Together, ASlotThatIsTakenAgainSaysAnotherCommandId) {
+TEST_F(Together, AReusedCommandEntryHasANewCommandId) {
     std::vector<std::uint16_t> ids;
     for (auto& drive : rig.drives)
         drive->set_rule([&ids](const nvme::Command& command, const auto&) {
@@ -130,7 +130,7 @@ TEST_F(Together, ASlotThatIsTakenAgainSaysAnotherCommandId) {
 }
 
 // Another lane has all entries of one drive's ring and has not filled them yet.
-TEST_F(Together, EntriesOfOneDriveAreGivenBackWhereTheOtherHasNoneLeft) {
+TEST_F(Together, CreditsOfOneDriveAreReturnedIfTheOtherDriveHasNone) {
     const auto replicas = rig.replicas_of(3);
     for (const std::uint32_t full : {0u, 1u}) {
         const std::uint32_t queue = replicas.slot[full];
@@ -154,7 +154,7 @@ TEST_F(Together, EntriesOfOneDriveAreGivenBackWhereTheOtherHasNoneLeft) {
     }
 }
 
-TEST_F(Together, WhatIsGivenUpStaysInQuarantineUntilItsAnswerComes) {
+TEST_F(Together, AnAbandonedRequestStaysInQuarantineUntilItsAnswerComes) {
     for (auto& drive : rig.drives)
         drive->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     const IoRequest request{3, 1, buffer, 0, 0};
@@ -185,7 +185,7 @@ class TogetherWithThree : public Together {
     }
     TogetherWithThree() : Together(three()) {}
 };
-TEST_F(TogetherWithThree, WritesOfMoreReplicasAreLeftToTheOtherWay) {
+TEST_F(TogetherWithThree, WritesOfMoreReplicasTakeTheGeneralPath) {
     EXPECT_EQ(straight_of(3, 1, buffer), 1u) << "the read";
 }
 
@@ -198,7 +198,7 @@ class TogetherChecked : public Together {
     }
     TogetherChecked() : Together(checked()) {}
 };
-TEST_F(TogetherChecked, ChecksOfBuffersAreLeftToTheOtherWay) {
+TEST_F(TogetherChecked, CheckedBuffersTakeTheGeneralPath) {
     EXPECT_EQ(straight_of(3, 1, buffer), 0u);
 }
 
@@ -223,7 +223,7 @@ std::uint64_t straight_under(const Stress& s) {
     return b.rig.channels[0]->counters().value().straight;
 }
 
-TEST(TogetherInWarps, AWarpWithRoomForAllGoesStraight) {
+TEST(TogetherInWarps, AWarpWithCreditsForAllLanesTakesTheFastPath) {
     // 8 lanes, 4 rounds of a write of two replicas and a read.
     EXPECT_EQ(straight_under({1, 8, 32, 4, 2, 1}), 8u * 4 * 3);
 }
@@ -231,7 +231,7 @@ TEST(TogetherInWarps, AWarpWithRoomForAllGoesStraight) {
 // Fewer credits, slots and send entries than the warps want at a time: what the straight path takes for some
 // of them and not for all is given back, or nothing would be left in the end. Many seeds: who is in whose
 // way, and when, is theirs.
-TEST(TogetherInWarps, WhatIsTakenForSomeAndNotForAllIsGivenBack) {
+TEST(TogetherInWarps, ResourcesTakenForOnlySomeLanesAreReturned) {
     std::uint64_t straight = 0, runs = 0;
     for (std::uint64_t seed = 1; seed <= 24; ++seed)
         for (const Stress& s :
@@ -239,7 +239,7 @@ TEST(TogetherInWarps, WhatIsTakenForSomeAndNotForAllIsGivenBack) {
             straight += straight_under(s);
             ++runs;
         }
-    EXPECT_GT(straight, runs) << "some went straight, or nothing was tried here";
+    EXPECT_GT(straight, runs) << "no request took the fast path, so the test covers nothing";
 }
 
 }  // namespace

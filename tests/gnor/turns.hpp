@@ -55,12 +55,12 @@ inline void at_every_atomic(const std::function<void()>& begin, const std::funct
         if (!more) other();  // behind the last one
         end();
         if (::testing::Test::HasFailure()) {
-            ADD_FAILURE() << "with the other before atomic " << places;
+            ADD_FAILURE() << "failure with the other lane interleaved before atomic operation " << places;
             return;
         }
         ++places;
     }
-    EXPECT_GT(places, 1u) << "nothing was in the middle of anything";
+    EXPECT_GT(places, 1u) << "the two lanes never interleaved, so the test covers nothing";
     count("gnor_places_of_meeting", places);
 }
 

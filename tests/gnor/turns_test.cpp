@@ -56,7 +56,7 @@ class SlotRig {
     std::uint32_t free_blocks() { return rig.channels[0]->usage().value().pool_blocks_free; }
 };
 
-TEST(Slots, AnAnswerIsTakenOnceByTheCommandAndTheDriveThatItIsOf) {
+TEST(Slots, ACompletionIsAcceptedOnceAndOnlyFromTheCommandsOwnDrive) {
     SlotRig s;
     s.begin(gnor::SlotState::kOwned);
     EXPECT_FALSE(gnor::settle(s.c, 2, s.cid, Status::kSuccess)) << "of a drive that was not asked";
@@ -76,7 +76,7 @@ TEST(Slots, AnAnswerIsTakenOnceByTheCommandAndTheDriveThatItIsOf) {
     EXPECT_FALSE(gnor::settle(s.c, 0, before, Status::kSuccess));
 }
 
-TEST(Channels, SayInWordsWhoHoldsWhatAndWhatIsNotAnswered) {
+TEST(Channels, DescribeWhoHoldsResourcesAndWhichCommandsAreUnanswered) {
     SlotRig s;
     const auto says = [&](const std::string& words) {
         const std::string text = s.rig.channels[0]->describe().value();
@@ -130,7 +130,7 @@ class Credits : public ::testing::Test {
     const Deadline late = Deadline::in_ns(kLong);
 };
 
-TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
+TEST_F(Credits, AreReturnedExactlyOncePerAnswer) {
     ASSERT_EQ(v.read(kMe, ch, 0, 1, buffer, late), Status::kSuccess);
     expect_none_out("after a read");
     ASSERT_FALSE(HasFailure());
@@ -153,7 +153,7 @@ TEST_F(Credits, ComeBackOnceWithEachAnswerAndWithNoOther) {
     rig.expect_clean();
 }
 
-TEST_F(Credits, OfATryOfSeveralCommandsThatFindsTooFewComeBackAsTheyWere) {
+TEST_F(Credits, TakenByATryOfSeveralCommandsThatFindsTooFewAreReturned) {
     const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
     rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     std::vector<Token> tokens;
@@ -175,7 +175,7 @@ TEST_F(Credits, OfATryOfSeveralCommandsThatFindsTooFewComeBackAsTheyWere) {
     rig.expect_clean();
 }
 
-TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
+TEST_F(Credits, TakenByATryThatFindsTooFewAreReturned) {
     const std::uint32_t full = rig.replicas_of(0).slot[0], other = 1 - full;
     rig.drives[full]->set_rule([](const auto&, const auto&) { return Decision{Decision::kNever}; });
     std::vector<Token> tokens;
@@ -197,7 +197,7 @@ TEST_F(Credits, OfATryThatFindsTooFewComeBackAsTheyWere) {
 }
 
 #if defined(GN_TEST_WARPS)
-TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
+TEST(Turns, OfTwoLanesGiveTheRightToGatherCreditsToOneAndTakeItBack) {
     Rig rig;
     gnor::ChannelState& c = rig.channel().state();
     using AllOrNothingLock = gnor::AllOrNothingLock<simt::Scope::kDevice>;
@@ -211,11 +211,11 @@ TEST(Turns, OfTwoLanesGiveTheRightToGatherToOneAndTakeItBack) {
         },
         [&] { one = a->try_begin(); }, [&] { other = b->try_begin(); },
         [&] {
-            EXPECT_TRUE(one || other) << "nobody has it, and nobody will";
-            EXPECT_FALSE(one && other) << "two have it";
+            EXPECT_TRUE(one || other) << "no lane got the right to gather credits";
+            EXPECT_FALSE(one && other) << "two lanes got the right to gather credits";
             a->end();
             b->end();
-            EXPECT_EQ(c.gathering, 0u) << "it was left with nobody";
+            EXPECT_EQ(c.gathering, 0u) << "the right to gather credits was not returned";
         });
 }
 
@@ -227,14 +227,14 @@ TEST(Turns, OfTwoLanesGiveNoCreditTwice) {
     at_every_atomic([&] { one = other = 0; }, [&] { one = gnor::take_credits(c, queue, c.depth - 1); },
                     [&] { other = gnor::take_credits(c, queue, 3); },
                     [&] {
-                        EXPECT_EQ(one + other, c.depth) << "all that there are, to whoever came first";
+                        EXPECT_EQ(one + other, c.depth) << "all credits must go to the lane that came first";
                         EXPECT_EQ(queue.outstanding, c.depth);
                         gnor::give_credits(queue, one + other);
                         EXPECT_EQ(queue.outstanding, 0u);
                     });
 }
 
-TEST(Turns, OfADeadlineAndTheAnswersFreeASlotOnce) {
+TEST(Turns, OfADeadlineAndTheAnswersFreeACommandEntryOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kOwned); };
     const auto leave = [&] { (void)gnor::leave_slot(s.c, s.index); };
@@ -252,7 +252,7 @@ TEST(Turns, OfADeadlineAndTheAnswersFreeASlotOnce) {
     });
 }
 
-TEST(Turns, OfTwoAnswersFreeAnAbandonedSlotOnce) {
+TEST(Turns, OfTwoAnswersFreeAnAbandonedCommandEntryOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kAbandoned); };
     at_every_atomic(
@@ -289,9 +289,9 @@ struct PoolMemory {
         EXPECT_TRUE(levels().give(first, blocks)) << "block " << first << " was free";
     }
     void expect_whole() {
-        EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost, or are there twice";
+        EXPECT_EQ(levels().count_free(), plan.blocks) << "blocks were lost or are free twice";
         (void)levels().merge_all();
-        EXPECT_EQ(levels().count_free_units(2), 2u) << "what is free as a whole was not merged";
+        EXPECT_EQ(levels().count_free_units(2), 2u) << "completely free blocks were not merged";
         EXPECT_EQ(static_cast<std::uint32_t>(words[plan.steps[0].moves_at]), 0u) << "a move never ended";
     }
 };

@@ -38,8 +38,8 @@ def main(ctest, folder, *more):
     for line in sorted(wrong):
         print(f"functional tests: {line}")
     if wrong:
-        print(f"If that is meant, say why in the commit, and write the list anew: {__file__} {ctest} {folder} --write")
-    print(f"functional tests: {len(found)}, as listed" if not wrong else f"functional tests: {len(wrong)} differences")
+        print(f"If the change is intended, give the reason in the commit message and rewrite the list with: {__file__} {ctest} {folder} --write")
+    print(f"functional tests: {len(found)}, all as listed" if not wrong else f"functional tests: {len(wrong)} differences")
     return 1 if wrong else 0
 
 

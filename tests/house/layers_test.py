@@ -151,13 +151,13 @@ class TheRulesCatch(unittest.TestCase):
 class TheRepository(unittest.TestCase):
     def test_arrows_point_down(self):
         arrows = arrows_of_repository()
-        self.assertGreaterEqual(len(arrows), 10, "gn_layer() was found in too few CMakeLists.txt: did its form change?")
+        self.assertGreaterEqual(len(arrows), 10, "gn_layer() was found in too few CMakeLists.txt files; has its syntax changed?")
         self.assertEqual(list(check_arrows(arrows)), [])
 
     def test_rooms_of_a_layer_have_no_circle_and_a_line_each(self):
         for layer in ORDER:
             rooms = rooms_of_layer(layer)
-            self.assertEqual(from_the_bottom_up(rooms)[1], [], f"rooms of {layer} include each other in a circle: ./run lint --layers")
+            self.assertEqual(from_the_bottom_up(rooms)[1], [], f"subfolders of {layer} include each other in a circle: ./run lint --layers")
             if len(rooms) > 1:
                 self.assertEqual(set(rooms) - {"."} - set(said_of_rooms(layer)), set(),
                                  f"src/{layer}/CMakeLists.txt says in a line '#   ROOM/ ...' what each room is")

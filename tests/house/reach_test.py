@@ -31,7 +31,7 @@ class AChange(unittest.TestCase):
             self.assertEqual(of.reached, above)
             for folder, uses in folders.items():
                 self.assertEqual(folder in of.folders, bool(uses & above), f"{layer}: tests/{folder}")
-            self.assertTrue(of.folders - {"house"}, f"nothing would see a bug in {layer}")
+            self.assertTrue(of.folders - {"house"}, f"no test would detect a bug in {layer}")
             self.assertTrue({"asan", "tsan", "fuzz", "peer"} <= run_stages(of), layer)
             planted += 1
         print(f"GN_COUNT house_reach_layers={planted}")

@@ -116,7 +116,7 @@ TEST(LibnvmeOracle, IdentifyControllerHasEveryFieldWhereLibnvmeHasIt) {
     SAME(C, vendor, L, vs);
 }
 
-TEST(LibnvmeOracle, WhatCommandSetsSayHasEveryFieldWhereLibnvmeHasIt) {
+TEST(LibnvmeOracle, IdentifyForCommandSetsHasEveryFieldWhereLibnvmeHasIt) {
     using C = n::IdentifyControllerNvm;
     using L = struct nvme_id_ctrl_nvm;
     SAME_SIZE(C, L);

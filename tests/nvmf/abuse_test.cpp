@@ -340,7 +340,7 @@ TEST_P(Garbage, NeverHurtsTheTargetOrOtherHosts) {
     EXPECT_GT(rig.counters().malformed, sent / 100);
 }
 
-TEST(Abuse, AHostThatVanishesUnderLoadLeavesNothingBehind) {
+TEST(Abuse, AHostThatVanishesUnderLoadLeavesNoResourcesAllocated) {
     const std::uint64_t seed = test::run_seed();
     SplitMix64 random(seed);
     // Windows that are not ready when their connection ends: it drains all the same.
@@ -390,7 +390,7 @@ TEST(Abuse, AHostThatVanishesUnderLoadLeavesNothingBehind) {
     }
 }
 
-TEST(Abuse, ATargetThatIsTakenAwayUnderLoadFailsItsHostsOnly) {
+TEST(Abuse, ATargetClosedUnderLoadFailsOnlyItsHosts) {
     for (int round = 0; round < kRounds / 5; ++round) {
         LoopRig rig;
         rig.make_volume();

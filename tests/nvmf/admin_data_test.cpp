@@ -6,7 +6,7 @@
 namespace gnstor::nvmf {
 namespace {
 
-TEST(AdminData, NothingIsFetchedThatDoesNotFitTheTargetsOwnCopy) {
+TEST(AdminData, DataLargerThanTheTargetsBufferIsNotFetched) {
     RigOptions o;
     o.target.ports = {{"4420", ""}};
     LoopRig rig(o);

@@ -44,7 +44,7 @@ TEST(Association, EveryControllerHasItsOwnId) {
     EXPECT_EQ(b->identify_controller().value().cntlid, b->controller_id());
 }
 
-TEST(Association, ConnectErrorsSayWhatWasWrong) {
+TEST(Association, ConnectErrorsNameTheWrongField) {
     LoopRig rig;
     const auto message = [&](auto change) {
         HostOptions o = rig.host();
@@ -65,7 +65,7 @@ TEST(Association, ConnectErrorsSayWhatWasWrong) {
     EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 0; }));
 }
 
-TEST(Association, AnIoQueueIsRefusedForWhatDoesNotFit) {
+TEST(Association, AnIoQueueWithInvalidParametersIsRefused) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     EXPECT_EQ(host->set_queue_count(4).value(), 4u);
@@ -171,11 +171,11 @@ TEST(Association, ASilentControllerExpiresWithAllItsQueues) {
     rig.target().check_time();
     EXPECT_TRUE(eventually([&] { return !host->connected() && io->broken(); }));
     EXPECT_FALSE(host->keep_alive().ok());
-    EXPECT_TRUE(other->keep_alive().ok()) << "others are not concerned";
+    EXPECT_TRUE(other->keep_alive().ok()) << "other controllers must not be affected";
     EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 1; }));
     EXPECT_EQ(rig.counters().keep_alive_expired, 1u);
     host.reset();
-    EXPECT_TRUE(rig.connect(o).ok()) << "it may come back";
+    EXPECT_TRUE(rig.connect(o).ok()) << "the host must be able to reconnect";
 }
 
 TEST(Association, AConnectionThatNeverConnectsIsFailed) {
@@ -188,7 +188,7 @@ TEST(Association, AConnectionThatNeverConnectsIsFailed) {
     EXPECT_TRUE(eventually([&] { return queue->broken() && rig.target().connections_open() == 0; }));
 }
 
-TEST(Association, ControllerIsGoneWithItsAdminQueueAndSoAreItsIoQueues) {
+TEST(Association, ClosingTheAdminQueueEndsTheControllerAndItsIoQueues) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     auto io = host->open_io_queue(1, 16).value();
@@ -203,7 +203,7 @@ TEST(Association, ControllerIsGoneWithItsAdminQueueAndSoAreItsIoQueues) {
     EXPECT_NE(r.error().message.find("controller id"), std::string::npos) << r.error().message;
 }
 
-TEST(Association, DisablingTheControllerClosesItsIoQueuesAndTheyCanComeBack) {
+TEST(Association, DisablingTheControllerClosesItsIoQueuesWhichMayReconnect) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     for (int round = 0; round < 5; ++round) {
@@ -339,7 +339,7 @@ TEST(Association, EventRequestsAreHeldAbortedAndEndWithTheQueue) {
     EXPECT_EQ(queue->run(nvme::AdminOpcode::kAbort, 21, 99u << 16).dw0, 1u) << "nothing of that id";
     queue.reset();
     EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 1; }))
-        << "event requests hold nothing up";
+        << "event requests must not delay other commands";
 }
 
 TEST(Association, AResetEndsEventRequestsUnansweredAndSetsFeaturesBack) {
@@ -355,11 +355,11 @@ TEST(Association, AResetEndsEventRequestsUnansweredAndSetsFeaturesBack) {
         for (std::uint16_t id = 50; id < 54; ++id) queue.post(nvme::AdminOpcode::kAsyncEventRequest, id);
         EXPECT_EQ(queue.run(nvme::AdminOpcode::kAsyncEventRequest, 54).result(),
                   Status::kAsyncEventLimitExceeded)
-            << "round " << round << ": four places, whoever had them before, and no more";
+            << "round " << round << ": exactly four event requests must be accepted after a reset";
         queue.enable(false);
         queue.enable(true);
     }
-    EXPECT_EQ(queue.run(nvme::AdminOpcode::kAbort, 60, 50u << 16).dw0, 1u) << "it is not there any more";
+    EXPECT_EQ(queue.run(nvme::AdminOpcode::kAbort, 60, 50u << 16).dw0, 1u) << "the request no longer exists";
     queue.post(nvme::AdminOpcode::kAsyncEventRequest, 50);
     queue.post(nvme::AdminOpcode::kAbort, 61, 50u << 16);
     EXPECT_EQ(queue.next().command_id + queue.next().command_id, 50 + 61) << "the new one can be aborted";

@@ -48,7 +48,7 @@ nvme::SglDescriptor in_capsule(std::uint64_t offset, std::uint32_t bytes) {
     return nvme::SglDescriptor::unkeyed(nvme::kSglDataBlockOffset, offset, bytes);
 }
 
-TEST(Capsule, AWriteOfOneBlockCarriesItsDataWhereverThePiecesAreCut) {
+TEST(Capsule, AWriteOfOneBlockCarriesItsDataHoweverItsSegmentsAreSplit) {
     Message m(write_command(1, in_capsule(0, 4096)), 4096);
     for (const auto& cut :
          std::vector<std::vector<std::uint32_t>>{{}, {64}, {1}, {63}, {65}, {10, 54}, {64, 2048}}) {
@@ -66,7 +66,7 @@ TEST(Capsule, AWriteOfOneBlockCarriesItsDataWhereverThePiecesAreCut) {
     }
 }
 
-TEST(Capsule, DataIsTakenByReferenceExactlyWhenItLiesInOnePiece) {
+TEST(Capsule, DataIsPassedByReferenceExactlyWhenItIsContiguous) {
     Message m(write_command(1, in_capsule(0, 4096)), 4096);
     m.split({64});
     EXPECT_EQ(m.view().contiguous(64, 4096), m.bytes.data() + 64);
@@ -92,7 +92,7 @@ TEST(Capsule, InCapsuleDataMustLieWithinTheMessage) {
     EXPECT_EQ(status(0, 4096, 0), Status::kDataSglLengthInvalid);
 }
 
-TEST(Capsule, TheLengthIsTheOpcodesNotTheSgls) {
+TEST(Capsule, TheTransferLengthComesFromTheOpcodeNotFromTheSgl) {
     const auto of = [](const nvme::Command& c, QueueKind kind) {
         return parse_capsule(Message(c).view(), kind);
     };
@@ -189,7 +189,7 @@ TEST(Capsule, OnlySglCommandsThatAreNotFusedAreTaken) {
     }
 }
 
-TEST(Capsule, WhatIsNotEvenACommandBreaksTheConnection) {
+TEST(Capsule, AnInvalidCapsuleFailsTheConnection) {
     nvme::Command c = write_command(1, in_capsule(0, 4096));
     Message m(c, 4096);
     for (const std::size_t n : {0u, 1u, 63u}) {
@@ -200,7 +200,7 @@ TEST(Capsule, WhatIsNotEvenACommandBreaksTheConnection) {
     EXPECT_EQ(parse_capsule(Message(c, 4097).view(), QueueKind::kIo).verdict, Verdict::kBroken);
 }
 
-TEST(Capsule, AdminCommandsMoveWhatTheyMust) {
+TEST(Capsule, AdminCommandsTransferTheirSpecifiedLength) {
     const auto admin = [](nvme::AdminOpcode opcode, std::uint32_t length, std::uint32_t cdw10 = 0,
                           std::uint32_t cdw11 = 0) {
         nvme::Command c{};
@@ -260,7 +260,7 @@ TEST(Capsule, UnknownIoOpcodesAreRefused) {
     EXPECT_EQ(good, 5u);
 }
 
-TEST(Capsule, WhateverBytesComeDataLiesWithinItsBounds) {
+TEST(Capsule, ForArbitraryBytesTheDataLiesWithinItsBounds) {
     const char* given = std::getenv("GN_SEED");
     const std::uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 0) : 20261120;
     SplitMix64 random(seed);

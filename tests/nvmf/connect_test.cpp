@@ -30,7 +30,7 @@ ConnectVerdict parse(const nvme::Command& command, const nvme::ConnectData& data
     return parse_connect(command, std::as_bytes(std::span<const nvme::ConnectData, 1>(&data, 1)));
 }
 
-TEST(Connect, WhatTheHostBuildsTheTargetReads) {
+TEST(Connect, TheTargetDecodesWhatTheHostEncodes) {
     const ConnectRequest r = sample();
     const auto v = parse(connect_command(r), connect_data(r));
     ASSERT_EQ(v.status, Status::kSuccess);
@@ -96,7 +96,7 @@ TEST(Connect, PrivateDataOfARequestIsChecked) {
     EXPECT_EQ(v.request.controller_id, 3u);
 }
 
-TEST(Connect, TheHostChecksWhatItWasGranted) {
+TEST(Connect, TheHostChecksTheGrantedParameters) {
     EXPECT_TRUE(check_transport_accept(transport_accept_data(64), 64).ok());
     EXPECT_FALSE(check_transport_accept(transport_accept_data(63), 64).ok());
     EXPECT_FALSE(check_transport_accept({}, 64).ok());

@@ -68,10 +68,10 @@ TEST(Connections, HostsHaveABoundedNumberOfQueueEntriesAndOneHostHalfOfThem) {
     ASSERT_FALSE(refused.ok()) << "32 + 64 + 64 are more than half of 256";
     EXPECT_EQ(rig.counters().connections_refused, 1u);
     auto b = host->open_io_queue(2, 32);
-    ASSERT_TRUE(b.ok()) << "what fits is taken: " << b.error().message;
+    ASSERT_TRUE(b.ok()) << "a queue that fits must be accepted: " << b.error().message;
     (*a).reset();
     ASSERT_TRUE(eventually([&] { return rig.target().connections_open() == 2; }));
-    EXPECT_TRUE(host->open_io_queue(3, 64).ok()) << "what was given back can be had";
+    EXPECT_TRUE(host->open_io_queue(3, 64).ok()) << "returned queue entries must be usable again";
 }
 
 TEST(Connections, TheCountersLogIsTheAdminHostsAndHoldsTheTargetsOwn) {

@@ -135,10 +135,11 @@ TEST_F(ControllersTest, PropertiesTellAndEnable) {
     c.shutdown = 1;
     const PropertyOutcome told = set_cc(id, c);
     EXPECT_TRUE(told.close_io_queues);
-    EXPECT_FALSE(told.reset) << "a shutdown is none";
+    EXPECT_FALSE(told.reset) << "a shutdown is not a reset";
     ASSERT_NE(told.shutdown, 0u);
-    EXPECT_EQ(get(id, 0x1C, 0), 0x5u) << "ready, shutdown occurring: the device is not done";
-    EXPECT_EQ(set_cc(id, c).shutdown, 0u) << "told already";
+    EXPECT_EQ(get(id, 0x1C, 0), 0x5u)
+        << "CSTS must say ready and shutdown in progress while the device flushes";
+    EXPECT_EQ(set_cc(id, c).shutdown, 0u) << "the shutdown was already reported";
     controllers_.shutdown_ended(id, told.shutdown, true);
     EXPECT_EQ(get(id, 0x1C, 0), 0x9u) << "ready, shutdown complete";
     const auto disabled = set_cc(id, {});
@@ -260,7 +261,7 @@ TEST_F(ControllersTest, NoFeatureCanBeSaved) {
         EXPECT_EQ(refused.status, Status::kFeatureNotSaveable);
     }
     c.cdw10 = static_cast<std::uint32_t>(nvme::Feature::kKeepAliveTimer);
-    EXPECT_EQ(controllers_.get_feature(id, c).dw0, 1000u) << "and nothing was set";
+    EXPECT_EQ(controllers_.get_feature(id, c).dw0, 1000u) << "the feature must not be changed";
 }
 
 TEST_F(ControllersTest, TheKeepAliveTimeCanBeChanged) {

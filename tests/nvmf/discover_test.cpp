@@ -77,7 +77,8 @@ TEST(Discover, ABrokenLogIsAnError) {
     EXPECT_EQ(code(page({nameless}, 1)), Errc::kCorrupt);
     auto loud = good;
     loud.address[3] = '\x1B';
-    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt) << "an address that speaks to a terminal";
+    EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt)
+        << "an address with terminal control characters must be refused";
     loud = good;
     loud.service[1] = '\n';
     EXPECT_EQ(code(page({loud}, 1)), Errc::kCorrupt);
@@ -112,7 +113,7 @@ TEST(Discover, AnSsdIsToldFromAnotherSubsystemByItsName) {
     EXPECT_FALSE(is_ssd_subsystem(""));
 }
 
-TEST(Discover, ATargetsOwnControllerSaysWhatItHas) {
+TEST(Discover, ATargetsDiscoveryControllerListsItsSubsystems) {
     RigOptions options;
     options.udp = true;
     options.target.ports.push_back({.service = "4421", .address = {}});

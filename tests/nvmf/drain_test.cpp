@@ -94,11 +94,12 @@ void end_while_fetching(LoopRig& rig, const IoQueueConnect& connect, Buffer& dat
     ASSERT_TRUE(eventually([&] { return watched.draining.load(); }));
     waited += watched.windows == 0 ? 1 : 0;
     ASSERT_TRUE(eventually([&] { return watched.quiesced.load(); }));
-    ASSERT_TRUE(eventually([&] { return watched.windows == 1; })) << "a window that nobody hears of";
-    EXPECT_EQ(watched.too_late, 0u) << "told of a window after it was quiesced";
+    ASSERT_TRUE(eventually([&] { return watched.windows == 1; }))
+        << "a window was opened whose end is not reported";
+    EXPECT_EQ(watched.too_late, 0u) << "a window callback ran after the connection was quiesced";
 }
 
-TEST(Drain, NothingIsToldOfAWindowOnceAConnectionIsQuiesced) {
+TEST(Drain, NoWindowCallbackRunsAfterAConnectionIsQuiesced) {
     LoopRig rig({.late_windows = 200'000, .target = {}});
     auto host = rig.connect(rig.host()).value();
     const IoQueueConnect connect = host->io_queue(1, kEntries);

@@ -54,7 +54,7 @@ class Crowd {
             serve();
             waiting = 0;
             for (const auto& [member, asked] : asked_) waiting += asked.size();
-            ASSERT_TRUE(waiting == 0 || !loans_.empty()) << "somebody waits, and nobody has anything";
+            ASSERT_TRUE(waiting == 0 || !loans_.empty()) << "a member waits although no budget is lent";
             while (!loans_.empty()) give();
             check();
         }
@@ -98,7 +98,7 @@ class Crowd {
         const Member member = a_member();
         const std::uint64_t amount = 1 + random_.below(random_.below(4) == 0 ? 40 : 4);
         if (budget_.take(member, amount)) {
-            ASSERT_TRUE(asked_[member].empty()) << "it has overtaken an older one of its member";
+            ASSERT_TRUE(asked_[member].empty()) << "a request overtook an older one of the same member";
             loans_.push_back({member, amount});
         } else {
             asked_[member].push_back(amount);
@@ -150,7 +150,7 @@ class Crowd {
     bool changed_ = false;
 };
 
-TEST(FairBudget, LendsNoMoreThanThereIsAndEverybodyHasItInTheEnd) {
+TEST(FairBudget, NeverExceedsTheBudgetAndEventuallyServesEveryMember) {
     SplitMix64 random(test::run_seed());
     std::uint64_t waits = 0;
     std::uint64_t grants = 0;
@@ -220,7 +220,7 @@ TEST(FairBudget, AClientWithManyQueuePairsHasOneShare) {
     EXPECT_LT(sizes[0], 2 * sizes[2]);
 }
 
-TEST(FairBudget, WhoComesToAGreedyOnesQueueWaitsForOneTurnOfIt) {
+TEST(FairBudget, AMemberBehindAGreedyOneWaitsForOneOfItsTurns) {
     constexpr std::uint64_t kTurn = 100;
     FairBudget budget({.shared = 1000, .assured = 0, .of_client = 1000, .turn = kTurn, .bound = true});
     std::deque<Loan> loans;
@@ -253,13 +253,14 @@ TEST(FairBudget, ManySmallRequestsDoNotStarveALargeOne) {
     for (int i = 0; i < 50; ++i) ASSERT_TRUE(budget.take(small, 1));
     ASSERT_FALSE(budget.take(large, 80));
     for (int i = 0; i < 30; ++i) {
-        EXPECT_FALSE(budget.take_now(small, 1)) << "it would take what the large one waits for";
+        EXPECT_FALSE(budget.take_now(small, 1))
+            << "the small request would take the budget that the large one waits for";
         budget.give(small, 1);
     }
     EXPECT_EQ(budget.next(), large);
 }
 
-TEST(FairBudget, WhoHasAllThatItMayHaveKeepsNobodyElseWaiting) {
+TEST(FairBudget, AMemberAtItsLimitDoesNotDelayOthers) {
     FairBudget budget({.shared = 100, .assured = 0, .of_client = 50, .turn = 100, .bound = true});
     const Member full = budget.join("full");
     const Member other = budget.join("other");
@@ -270,10 +271,10 @@ TEST(FairBudget, WhoHasAllThatItMayHaveKeepsNobodyElseWaiting) {
     EXPECT_TRUE(budget.take(small, 2));
     budget.give(small, 1);
     EXPECT_FALSE(budget.next());
-    EXPECT_TRUE(budget.take(small, 3)) << "it is in nobody's way";
+    EXPECT_TRUE(budget.take(small, 3)) << "the request delays no other member";
 }
 
-TEST(FairBudget, WhatIsAssuredWaitsForNobody) {
+TEST(FairBudget, AnAssuredShareIsGrantedWithoutWaiting) {
     FairBudget budget({.shared = 100, .assured = 8, .of_client = 50, .turn = 10, .bound = true});
     const Member hogs[] = {budget.join("hog"), budget.join("another")};
     for (const Member hog : hogs) {
@@ -291,7 +292,7 @@ TEST(FairBudget, WhatIsAssuredWaitsForNobody) {
     }
 }
 
-TEST(FairBudget, OneThatIsAloneNeverWaitsForTurns) {
+TEST(FairBudget, ASingleMemberNeverWaitsForTurns) {
     FairBudget budget({.shared = 4, .turn = 1, .bound = false});
     const Member alone = budget.join("alone");
     for (int i = 0; i < 1000; ++i) ASSERT_TRUE(budget.take(alone, 1));

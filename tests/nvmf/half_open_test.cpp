@@ -61,7 +61,7 @@ struct Node {
 
 // The peer answers the REP with "wait" for as long as it is asked for: its place, its queue pair and the
 // control thread's time are not its own.
-TEST(HalfOpen, WhoAsksForPatienceNeitherHoldsTheControlThreadNorAQueuePair) {
+TEST(HalfOpen, APeerThatKeepsAskingForMoreTimeHoldsNeitherTheControlThreadNorAQueuePair) {
     const auto reactor = Reactor::start("node").value();
     const auto host_reactor = Reactor::start("host").value();
     const std::string here = gnstor::test::loopback_address(3), there = gnstor::test::loopback_address(2);
@@ -85,12 +85,12 @@ TEST(HalfOpen, WhoAsksForPatienceNeitherHoldsTheControlThreadNorAQueuePair) {
         EXPECT_TRUE(honest.ok()) << honest.error().message;
         EXPECT_TRUE(eventually([&] { return node.target->connections_open() == (honest.ok() ? 1u : 0u); }));
     }
-    EXPECT_EQ(first_free(*nic), free) << "of the ended connections nothing is left";
+    EXPECT_EQ(first_free(*nic), free) << "the ended connections must leave no queue pair allocated";
 }
 
 // A message is on a slow link when its connection fails, so the NIC says "busy" at once: the connection stays
 // until the queue pair, whose sink it is, can go.
-TEST(HalfOpen, AQueuePairThatIsBusyIsTriedAgainAndOutlivedByItsConnection) {
+TEST(HalfOpen, ABusyQueuePairIsRetriedAndItsConnectionIsKeptUntilItEnds) {
     const auto reactor = Reactor::start("node").value();
     Reactor* const reactors[] = {reactor.get()};
     rdma::LoopWire wire;
@@ -115,7 +115,7 @@ TEST(HalfOpen, AQueuePairThatIsBusyIsTriedAgainAndOutlivedByItsConnection) {
         ASSERT_TRUE(eventually([&] { return host_nic->counters().sends == 1; }));
         node.let_connect_time_pass();
         EXPECT_TRUE(eventually([&] { return node.target->connections_open() == 0; }));
-        EXPECT_EQ(first_free(*nic), free) << "no queue pair is left without its connection";
+        EXPECT_EQ(first_free(*nic), free) << "a queue pair is still allocated without its connection";
     }
 }
 

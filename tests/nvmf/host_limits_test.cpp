@@ -93,13 +93,13 @@ TEST(HostLimits, NoCommandBeyondMdtsIsSent) {
         EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
         EXPECT_NE(refused.error().message.find(std::to_string(limit.bytes)), std::string::npos)
             << refused.error().message;
-        EXPECT_EQ(target.commands, sent) << "it was sent all the same";
+        EXPECT_EQ(target.commands, sent) << "a command beyond MDTS was sent";
         EXPECT_FALSE((*host)->check_transfer(limit.bytes + 1).ok());
-        EXPECT_TRUE((*host)->keep_alive().ok()) << "the association goes on";
+        EXPECT_TRUE((*host)->keep_alive().ok()) << "the association must stay alive";
     }
 }
 
-TEST(HostLimits, OurOwnControllersSayWhatTheyTake) {
+TEST(HostLimits, GnstorControllersReportTheirMaximumTransferSize) {
     LoopRig rig;
     auto host = rig.connect(rig.host()).value();
     EXPECT_EQ(host->transfer_bytes_max(), kTransferBytesMax);

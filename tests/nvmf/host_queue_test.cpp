@@ -69,7 +69,7 @@ class Keeper final : public rdma::Listener, public rdma::MessageSink {
     std::vector<rdma::InboundMessage> messages_;
 };
 
-TEST(HostQueueClose, KeepsWhatAPeerThatHangsStillReads) {
+TEST(HostQueueClose, KeepsBuffersThatAHangingPeerStillReads) {
     auto reactor = Reactor::start("nic").value();
     Reactor* const reactors[] = {reactor.get()};
     rdma::LoopWire wire;

@@ -20,7 +20,7 @@ std::uint16_t draw(SplitMix64& random, std::uint32_t manner, std::uint32_t most)
     return static_cast<std::uint16_t>(random.below(2 * most));
 }
 
-TEST(IdSet, SaysOfEveryIdWhatASetSaysWhateverComesAndGoes) {
+TEST(IdSet, AgreesWithAPlainSetUnderRandomInsertionsAndRemovals) {
     SplitMix64 random(test::run_seed());
     std::uint64_t steps = 0;
     for (const std::uint32_t most : {1u, 2u, 31u, 64u, 100u, 1024u})

@@ -74,11 +74,12 @@ TEST_P(Io, ALargeWriteAndItsReadsMoveTheSameBytes) {
         EXPECT_EQ(
             std::memcmp(io_->buffer.data() + 2 * 4096 + first * 512, io_->buffer.data() + (1 << 19), bytes),
             0);
-        EXPECT_EQ(io_->buffer.data()[(1 << 19) + bytes], std::byte{0xEE}) << "not a byte more";
+        EXPECT_EQ(io_->buffer.data()[(1 << 19) + bytes], std::byte{0xEE})
+            << "no byte beyond the command's data may change";
     }
 }
 
-TEST_P(Io, AMegabyteIsTheMostThatMoves) {
+TEST_P(Io, OneMebibyteIsTheLargestTransfer) {
     io_->buffer.fill(3);
     // 256 blocks, and the volume's chunks all live on this one SSD.
     EXPECT_EQ(keyed(IoOpcode::kWrite, fields(0, 256, 1), 0, 1u << 20), Status::kSuccess);
@@ -142,7 +143,7 @@ TEST_P(Io, AnotherClientsIdIsDenied) {
         << "not a reader";
 }
 
-TEST_P(Io, WhatTheMemoryRegionForbidsIsATransferErrorOfThatCommandAlone) {
+TEST_P(Io, AMemoryAccessViolationFailsOnlyItsOwnCommand) {
     if (ends_the_connection()) GTEST_SKIP() << "late_windows_test.cpp: the connection ends there";
     Buffer read_only(rig_->host_nic(), 8192, rdma::kRemoteRead);
     Buffer write_only(rig_->host_nic(), 8192, rdma::kLocalWrite | rdma::kRemoteWrite);
@@ -173,12 +174,12 @@ TEST_P(Io, TheKeyIsInvalidatedWhenTheSglAsksForIt) {
     sgl.type = nvme::kSglKeyedAddress;
     if (!ends_the_connection()) {
         EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), sgl)), Status::kDataTransferError)
-            << "the key is gone";
+            << "the key must be invalid";
     }
     EXPECT_TRUE(rig_->host_nic().deregister_memory(keys).ok());
 }
 
-TEST_P(Io, AnIdUnderWayTwiceIsAConflict) {
+TEST_P(Io, TheSameCommandIdInFlightTwiceIsAConflict) {
     // Many reads at once under one id: all but those that find the id free are refused, none is lost.
     std::uint32_t conflicts = 0;
     for (int round = 0; round < 50; ++round) {
@@ -205,7 +206,7 @@ TEST_P(Io, AnIdUnderWayTwiceIsAConflict) {
     std::printf("GN_COUNT nvmf_id_conflicts=%u\n", conflicts);
 }
 
-TEST_P(Io, ManyCommandsUnderWayAllCompleteWithTheirOwnData) {
+TEST_P(Io, ManyCommandsInFlightAllCompleteWithTheirOwnData) {
     auto queue = host_->open_io_queue(2, 64).value();
     constexpr std::uint32_t kOperations = 4000;
     io_->buffer.fill(9);
@@ -276,14 +277,14 @@ TEST_P(Io, MoreCommandsThanTheQueueHoldsFailsTheConnection) {
     }));
     EXPECT_EQ(rig_->held().hold(), kHolds) << "it must not reach the drive";
     EXPECT_EQ(io_->status(io(IoOpcode::kRead, fields(1, 1), io_->buffer.sgl(0, 4096))), Status::kSuccess)
-        << "others go on";
+        << "other connections must continue to work";
     rig_->held().let_go();
     EXPECT_TRUE(eventually([&] { return rig_->counters().connections_failed == 1; }));
     EXPECT_EQ(rig_->counters().malformed, 1u);
     queue.reset();
 }
 
-TEST_P(Io, PropertiesAndUnknownOpcodesAreNoIoCommands) {
+TEST_P(Io, PropertyCommandsAndUnknownOpcodesAreRefusedOnIoQueues) {
     nvme::Command c{};
     c.opcode = 0x7F;
     c.flags = nvme::kFlagsSgl;

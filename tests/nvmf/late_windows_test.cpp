@@ -84,7 +84,7 @@ TEST_F(LateWindows, AReadThatIsRefusedSendsNothing) {
     EXPECT_FALSE(io_client.queue().broken());
 }
 
-TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNothingOfOthers) {
+TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNoDataOfOtherHosts) {
     auto admin = rig.connect(rig.host(std::string{kAdminHostNqn})).value();
     std::vector<std::byte> data(kAdminDataBytes, kMark);
     nvme::Command list{};
@@ -103,7 +103,7 @@ TEST_F(LateWindows, AnAnswerShorterThanItsBufferCarriesNothingOfOthers) {
     EXPECT_EQ(identify.cntlid, admin->controller_id());
 }
 
-TEST_F(LateWindows, AKeyThatIsRefusedEndsItsConnectionAlone) {
+TEST_F(LateWindows, ARefusedKeyEndsOnlyItsOwnConnection) {
     auto host = rig.connect(rig.host()).value();
     IoClient steady(rig.host_nic(), *host, 1);
     steady.buffer.fill(1);
@@ -122,7 +122,7 @@ TEST_F(LateWindows, AKeyThatIsRefusedEndsItsConnectionAlone) {
         EXPECT_TRUE(eventually([&] { return rig.target().connections_open() == 2; }));
         EXPECT_EQ(steady.status(io(IoOpcode::kWrite, fields(9, 1, 1), steady.buffer.sgl(0, 4096))),
                   Status::kSuccess)
-            << "others go on";
+            << "other connections must continue to work";
     }
 }
 
@@ -131,7 +131,7 @@ class VeryLateWindows : public LateWindows {
     VeryLateWindows() : LateWindows(20'000) {}
 };
 
-TEST_F(VeryLateWindows, WritesThatAreFetchedWhenTheirConnectionEndsAreDrained) {
+TEST_F(VeryLateWindows, WritesBeingFetchedWhenTheirConnectionEndsAreDrained) {
     auto host = rig.connect(rig.host()).value();
     constexpr std::uint16_t kWrites = 32;
     Buffer buffer(rig.host_nic(), kWrites * 8192);

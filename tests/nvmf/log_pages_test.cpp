@@ -49,7 +49,8 @@ TEST(LogPages, AHostReadsItsOwnErrorsAndTheAdminHostThoseOfAll) {
     ASSERT_EQ(its.status(io(IoOpcode::kRead, beyond, its.buffer.sgl(0, 4096))), Status::kLbaOutOfRange);
     ASSERT_EQ(its.status(io(IoOpcode::kRead, beyond, its.buffer.sgl(0, 4096))), Status::kLbaOutOfRange);
 
-    EXPECT_EQ(errors_of(*stranger)[0].error_count, 0u) << "VID, client and block of somebody else";
+    EXPECT_EQ(errors_of(*stranger)[0].error_count, 0u)
+        << "the log shows VID, client and block of another host's command";
     EXPECT_EQ(errors_counted(*stranger), 0u);
     const ErrorPage mine = errors_of(*writer);
     EXPECT_EQ(mine[0].error_count, 2u);
@@ -66,7 +67,7 @@ TEST(LogPages, AHostReadsItsOwnErrorsAndTheAdminHostThoseOfAll) {
     ASSERT_EQ(others.status(io(IoOpcode::kRead, theirs, others.buffer.sgl(0, 4096))), Status::kAccessDenied);
     EXPECT_EQ(errors_of(*writer)[0].error_count, 2u);
     const ErrorPage of_stranger = errors_of(*stranger);
-    EXPECT_EQ(of_stranger[0].error_count, 1u) << "numbers tell nothing of others either";
+    EXPECT_EQ(of_stranger[0].error_count, 1u) << "the error count must not reveal commands of others";
     EXPECT_EQ(of_stranger[0].sq_id, 3u);
 
     const ErrorPage all = errors_of(*admin);
@@ -76,7 +77,7 @@ TEST(LogPages, AHostReadsItsOwnErrorsAndTheAdminHostThoseOfAll) {
     EXPECT_EQ(errors_counted(*admin), 3u);
 }
 
-TEST(LogPages, AControllerThatComesAfterAnotherReadsNothingOfIt) {
+TEST(LogPages, ANewControllerReadsNoErrorLogOfAnEarlierOne) {
     LoopRig rig;
     rig.make_volume();
     std::uint16_t first_id = 0;

@@ -38,7 +38,7 @@ TEST(Nqn, MalformedNamesAreRefused) {
     EXPECT_FALSE(is_valid_nqn("nqn.2014-08." + std::string(kNqnBytesMax - 11, 'a')));
 }
 
-TEST(Nqn, AFieldWithoutAZeroIsNoName) {
+TEST(Nqn, ANameFieldWithoutATerminatingZeroIsRefused) {
     std::array<char, kNqnFieldBytes> field;
     ASSERT_TRUE(put_nqn(field, kAdminHostNqn));
     EXPECT_EQ(nqn_in_field(field), kAdminHostNqn);

@@ -114,7 +114,7 @@ TEST_F(Ports, AQueueIdIsHeldBySubsystemAndController) {
     EXPECT_FALSE((*queue_b)->broken());
 }
 
-TEST_F(Ports, WhatCannotBeServedIsRefusedWhenTheTargetOpens) {
+TEST_F(Ports, InvalidPortConfigurationsAreRefusedWhenTheTargetOpens) {
     const auto open = [&](auto change) {
         SubsystemConfig config;
         config.device = drives_[0].get();

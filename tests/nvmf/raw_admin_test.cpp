@@ -8,7 +8,7 @@
 namespace gnstor::nvmf {
 namespace {
 
-TEST(RawAdmin, AnyBytesAreAnsweredAndTellNothingThatIsNotTheirs) {
+TEST(RawAdmin, ArbitraryCommandsAreAnsweredAndRevealNoDataOfOthers) {
     SplitMix64 random(test::run_seed());
     RawAdmin raw;
     std::vector<std::uint8_t> bytes(600);

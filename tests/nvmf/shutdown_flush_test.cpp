@@ -162,7 +162,7 @@ TEST(ShutdownFlush, ADeviceThatHangsIsAskedOnceHoweverOftenControllersAreShutDow
     test::count("nvmf_shutdowns_of_a_device_that_hangs", 2 * kRounds + 2);
 }
 
-TEST(ShutdownFlush, WhoHasGoneIsNotWaitedFor) {
+TEST(ShutdownFlush, ADisconnectedHostIsNotWaitedFor) {
     ShutdownFlushes flushes;
     EXPECT_TRUE(flushes.begin().empty());
     flushes.want(1, 1);

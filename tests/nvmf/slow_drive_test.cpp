@@ -177,7 +177,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
     std::uint16_t next_id = 1;
 };
 
-TEST_F(SlowDrive, AWriteThatItKeepsHoldsNothingElseUp) {
+TEST_F(SlowDrive, ADelayedWriteDoesNotDelayOtherCommands) {
     ASSERT_NO_FATAL_FAILURE(keep_one(7));
     const std::uint64_t passed = run_writes(8, 20 * kEntries);
     EXPECT_EQ(passed, 20 * kEntries) << "a send ring of " << kEntries

@@ -166,7 +166,7 @@ TEST_P(StockSession, TheNamespaceIsScannedAsBothKernelsDo) {
         << "Timestamp";
 }
 
-TEST_P(StockSession, PropertiesThatAreNotThereAreRefused) {
+TEST_P(StockSession, UnsupportedPropertiesAreRefused) {
     StockHost host(rig_->host_nic(), options());
     ASSERT_NO_FATAL_FAILURE(connect(host));
     const auto get = [&](std::uint32_t offset, bool eight) {
@@ -187,7 +187,7 @@ TEST_P(StockSession, PropertiesThatAreNotThereAreRefused) {
     EXPECT_EQ(host.fabrics(wire).result(), Status::kInvalidField) << "CSTS cannot be set";
 }
 
-TEST_P(StockSession, AHostWithoutAClientsNameGetsRefusalsAndNothingElse) {
+TEST_P(StockSession, AHostWithoutAClientNqnIsRefusedEveryIo) {
     StockHost host(rig_->host_nic(), options());
     ASSERT_NO_FATAL_FAILURE(connect(host));
     ASSERT_EQ(host.feature(true, nvme::Feature::kNumberOfQueues, 0).result(), Status::kSuccess);
@@ -222,7 +222,7 @@ TEST_P(StockSession, AHostWithoutAClientsNameGetsRefusalsAndNothingElse) {
         EXPECT_EQ(io_queue.inline_write(trim, ranges).result(), Status::kAccessDenied);
     }
     EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](std::byte b) { return b == std::byte{0xEE}; }))
-        << "not a byte of anybody";
+        << "a refused read must return no data";
     // Vendor commands by admin-passthru.
     std::vector<std::byte> record(sizeof(nvme::VolumeRecord));
     for (const auto op : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod})
@@ -278,7 +278,7 @@ TEST_P(StockSession, AHostWithAClientsNameReadsAndWritesThatClientsVolumes) {
               Status::kSglTypeInvalid);
 }
 
-TEST_P(StockSession, EventsAbortKeepAliveAndTheWayOut) {
+TEST_P(StockSession, EventsAbortKeepAliveAndShutdown) {
     StockHost host(rig_->host_nic(), options());
     ASSERT_NO_FATAL_FAILURE(connect(host));
     StockQueue io_queue(rig_->host_nic(), host.entries());

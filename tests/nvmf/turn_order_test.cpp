@@ -214,7 +214,7 @@ TEST_F(TurnOrder, AClientWithManyQueuePairsHasOneShareOfADrive) {
     test::count("nvmf_commands_that_waited_for_turns", waits);
 }
 
-TEST_F(TurnOrder, ADriveThatHangsKeepsNoMemoryOfAnotherDrive) {
+TEST_F(TurnOrder, AHangingDriveHoldsNoStagingMemoryOfAnotherDrive) {
     constexpr std::uint32_t kCommands = 8, kWithMemory = kStaging / 2 / kTransferBytesMax;
     keys =
         host->register_memory(memory.data(), memory.size(), rdma::kLocalWrite | rdma::kRemoteWrite).value();

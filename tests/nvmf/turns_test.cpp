@@ -117,7 +117,7 @@ INSTANTIATE_TEST_SUITE_P(Wires, FairTurns,
                                            Case{"UdpWrites", true, IoOpcode::kWrite}),
                          [](const auto& p) { return std::string(p.param.name); });
 
-TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
+TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestClientItsShare) {
     LoopRig rig(small_target(GetParam().udp));
     rig.make_volume();
     rig.make_volume(sample_record(kModestVolume, "modest", kModest));
@@ -146,7 +146,7 @@ TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
                 return modest.queue().poll(response);
             },
             100))
-            << greedy.answered - before << " commands of the greedy one went by";
+            << greedy.answered - before << " commands of the greedy client were executed meanwhile";
         EXPECT_EQ(response.result(), Status::kSuccess);
     }
     ASSERT_TRUE(greedy.drain());
@@ -159,7 +159,7 @@ TEST_P(FairTurns, AGreedyClientWithManyQueuePairsLeavesAModestOneItsOwn) {
     EXPECT_EQ(std::memcmp(modest.buffer.data(), modest.buffer.data() + 8192, 4096), 0);
 }
 
-TEST_P(FairTurns, AConnectionThatEndsWhileItsCommandsWaitLeavesNothing) {
+TEST_P(FairTurns, AConnectionThatEndsWhileItsCommandsWaitLeavesNoResourcesAllocated) {
     LoopRig rig(small_target(GetParam().udp));
     rig.make_volume();
     for (int round = 0; round < 10; ++round) {

@@ -49,7 +49,7 @@ def packets(path):
     with open(path, "rb") as file:
         head = file.read(24)
         if len(head) != 24 or struct.unpack("<I", head[:4])[0] != 0xA1B2C3D4 or struct.unpack("<I", head[20:])[0] != 1:
-            raise Wrong(f"{path} is no capture of Ethernet frames")
+            raise Wrong(f"{path} is not a capture of Ethernet frames")
         number = 0
         while len(record := file.read(16)) == 16:
             number += 1
@@ -62,7 +62,7 @@ def packets(path):
             if struct.unpack_from("!H", frame, 36)[0] != ROCE_PORT:
                 continue
             if kept != length:
-                raise Wrong(f"frame {number} was cut to {kept} of {length} bytes")
+                raise Wrong(f"the capture holds only {kept} of the {length} bytes of frame {number}")
             total, = struct.unpack_from("!H", frame, 16)
             yield number, ".".join(map(str, frame[26:30])), frame[14:14 + total]
 
@@ -72,14 +72,14 @@ def judge(number, datagram):
     try:
         found = oracle.fields(datagram)
     except (AssertionError, KeyError, struct.error) as error:
-        raise Wrong(f"frame {number}: headers that are none ({error!r}): {datagram[:64].hex()}") from None
+        raise Wrong(f"frame {number}: the headers cannot be decoded ({error!r}): {datagram[:64].hex()}") from None
     if not found["icrc"]:
         raise Wrong(f"frame {number}: the ICRC is {datagram[-4:].hex()}, it should be {oracle.icrc(datagram).hex()}: {datagram[:64].hex()}")
     length, = struct.unpack_from("!H", datagram, 24)
     if length != len(datagram) - 20 or (len(datagram) - 20) % 4:
-        raise Wrong(f"frame {number}: {len(datagram)} bytes, of which UDP claims {length}")
+        raise Wrong(f"frame {number}: the datagram has {len(datagram)} bytes, but its UDP header gives a length of {length}")
     if found["bytes"] < 0:
-        raise Wrong(f"frame {number}: shorter than its headers")
+        raise Wrong(f"frame {number}: the packet is shorter than its headers")
     return found
 
 
@@ -127,7 +127,7 @@ class Numbers:
             self.repeated += 1
         else:
             if ahead > MISSING_MOST:
-                raise Wrong(f"frame {number}: number {found['psn']} to queue pair {found['qp']:#x} where {self.expected[key]} was due")
+                raise Wrong(f"frame {number}: packet sequence number {found['psn']} to queue pair {found['qp']:#x}, expected {self.expected[key]}")
             for left_out in range(ahead):
                 missing[(self.expected[key] + left_out) % (1 << 24)] = number
             self.left_out += ahead
@@ -138,9 +138,9 @@ class Numbers:
     def judge(self, lost):
         for (_, queue_pair), missing in self.missing.items():
             for psn, number in missing.items():
-                raise Wrong(f"frame {number}: leaves out number {psn} to queue pair {queue_pair:#x}, which never comes")
+                raise Wrong(f"frame {number}: skips packet sequence number {psn} to queue pair {queue_pair:#x}, which is never sent later")
         if self.left_out and not lost:
-            raise Wrong(f"{self.left_out} requests left out where they were due, but the network dropped nothing")
+            raise Wrong(f"{self.left_out} requests are missing in the sequence of packets, although the network dropped nothing")
 
 
 def check(path, ours, lost, spoilt):
@@ -149,9 +149,9 @@ def check(path, ours, lost, spoilt):
     everything = list(packets(path))
     if spoilt:
         wrong = sum(1 for number, source, datagram in everything if source != ours and is_wrong(number, datagram))
-        print(f"  capture: {wrong} packets of the peer were damaged")
+        print(f"  capture: {wrong} packets of the peer arrived damaged")
         if not wrong:
-            raise Wrong("no packet of the peer is wrong, though they were damaged")
+            raise Wrong("no packet of the peer is damaged, although the network was told to damage some")
         print(f"GN_COUNT peer_capture_damaged={wrong}")
         everything = [packet for packet in everything if packet[1] == ours]
     for number, source, datagram in everything:
@@ -169,7 +169,7 @@ def check(path, ours, lost, spoilt):
             numbers.see(number, ".".join(map(str, datagram[16:20])), found)
     numbers.judge(lost)
     if not everything:
-        raise Wrong(f"no RoCEv2 packet in {path}")
+        raise Wrong(f"there is no RoCEv2 packet in {path}")
     print(f"  capture: {len(held)} packets, {total_bytes >> 20} MiB, {from_us} from us, {numbers.connections} connections, "
           f"MTU {numbers.mtu}, {numbers.repeated} repeated requests, {lost} dropped by the network, opcodes " + " ".join(f"{k:02x}:{v}" for k, v in sorted(kinds.items())))
     print(f"GN_COUNT peer_capture_packets={len(held)}\nGN_COUNT peer_capture_packets_ours={from_us}")
@@ -189,14 +189,14 @@ def damaged_ones(everything, how_many, dice):
 def flip(everything):
     for number, at, damaged in damaged_ones(everything, FLIPS, random.Random(SEED)):
         if not is_wrong(number, damaged):
-            raise Wrong(f"frame {number}: a flipped bit of byte {at} was not noticed")
+            raise Wrong(f"frame {number}: the ICRC check did not detect a flipped bit in byte {at}")
     print(f"GN_COUNT peer_capture_flips={FLIPS}")
 
 
 def icrc_of_scapy(number, datagram):
     packet = oracle.IP(datagram)
     if oracle.BTH not in packet:
-        raise Wrong(f"frame {number}: scapy sees no BTH")
+        raise Wrong(f"frame {number}: scapy finds no Base Transport Header (BTH)")
     packet[oracle.BTH].icrc = None
     del packet[oracle.IP].chksum, packet[oracle.UDP].chksum
     return bytes(packet)[-4:]
@@ -214,7 +214,7 @@ def by_scapy(everything, ours, whole):
             raise Wrong(f"frame {number}: scapy computes the ICRC {wanted.hex()}, the packet has {datagram[-4:].hex()}")
     for number, at, damaged in damaged_ones(chosen, SCAPY_FLIPS, random.Random(SEED + 1)):
         if icrc_of_scapy(number, damaged) == damaged[-4:]:
-            raise Wrong(f"frame {number}: scapy did not notice a flipped bit of byte {at}")
+            raise Wrong(f"frame {number}: scapy did not detect a flipped bit in byte {at}")
     print(f"GN_COUNT peer_capture_scapy={len(chosen)}\nGN_COUNT peer_capture_scapy_flips={SCAPY_FLIPS}")
     if whole:
         print(f"GN_COUNT peer_capture_scapy_whole={len(chosen)}")
@@ -242,14 +242,14 @@ def by_tshark(path, everything, more):
     rows = list(tshark(path, only, "rpcordma"))
     wanted = [(number, datagram[28]) for number, _, datagram in everything]
     if [(number, opcode) for number, opcode, _ in rows] != wanted:
-        raise Wrong(f"tshark decodes {len(rows)} packets or other opcodes; the capture has {len(wanted)}")
+        raise Wrong(f"tshark decodes {len(rows)} packets, the capture has {len(wanted)}; or their opcodes differ")
     # It takes each packet of a long message for the beginning of the NVMe data in it. Of those, RoCE alone is judged.
     if any(malformed and opcode in PARTS for _, opcode, malformed in rows):
         alone = {number: malformed for number, _, malformed in tshark(path, only, "rpcordma", "nvme-rdma")}
         rows = [(number, opcode, alone[number] if opcode in PARTS else malformed) for number, opcode, malformed in rows]
     for number, _, malformed in rows:
         if malformed:
-            raise Wrong(f"frame {number}: tshark says that it is malformed")
+            raise Wrong(f"frame {number}: tshark reports that the packet is malformed")
     print(f"GN_COUNT peer_capture_tshark={len(rows)}")
 
 

@@ -35,7 +35,7 @@ class Deadline:
         """Seconds left; PeerError when there are none."""
         left = self.end - time.monotonic()
         if left <= 0:
-            raise PeerError(f"{self.what}: nothing within {self.seconds:.0f} s")
+            raise PeerError(f"{self.what}: did not succeed within {self.seconds:.0f} s")
         return left
 
     def wait_readable(self, *files):

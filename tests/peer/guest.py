@@ -50,7 +50,7 @@ class Port:
         deadline.wait_readable(self.socket)
         data = self.socket.recv(1 << 16)
         if not data:
-            raise PeerError(f"{deadline.what}: the guest is gone")
+            raise PeerError(f"{deadline.what}: the guest (virtual machine) has ended")
         self.buffer += data
 
     def line(self, deadline):
@@ -68,7 +68,7 @@ class Port:
         self.socket.sendall(f"{self.number} {seconds * PATIENCE:.0f} {base64.b64encode(script.encode()).decode()}\n".encode())
         number, status, size = self.line(deadline).split()
         if int(number) != self.number:
-            raise PeerError(f"guest: an answer to request {number} in place of {self.number}")
+            raise PeerError(f"guest: got an answer to request {number}, expected one to request {self.number}")
         while len(self.buffer) < int(size):
             self.fill(deadline)
         output, self.buffer = self.buffer[:int(size)], self.buffer[int(size):]
@@ -115,7 +115,7 @@ class Guest:
                 self.end()
                 if not left:
                     raise
-                say(f"  guest: {error}\n  guest: booting it again, {left} times at most")
+                say(f"  guest: {error}\n  guest: booting it again, at most {left} more times")
             except BaseException:
                 self.end()
                 raise
@@ -135,9 +135,9 @@ class Guest:
                 self.connect(port, deadline)
             hello = [port.line(deadline) for port in self.ports][0]
         except PeerError as error:
-            raise PeerError(f"{error}; its console ended with:\n{self.console_end()}") from None
+            raise PeerError(f"{error}; the last lines of the guest's console:\n{self.console_end()}") from None
         if hello != f"ready {self.image.release}":
-            raise PeerError(f"the guest greets with '{hello}' in place of 'ready {self.image.release}'")
+            raise PeerError(f"the guest's first line is '{hello}', expected 'ready {self.image.release}'")
         self.boot_seconds = time.monotonic() - start
         # What the kernel said while it booted is not about us.
         self.run("dmesg -n 4; dmesg -c >/run/boot-log; echo 180 >/proc/sys/kernel/hung_task_timeout_secs")
@@ -152,14 +152,14 @@ class Guest:
             deadline.left()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=0.05)
-                raise PeerError(f"qemu ended with {self.process.returncode}: {(self.folder / 'qemu.txt').read_text().strip()[-500:]}")
+                raise PeerError(f"qemu ended with exit status {self.process.returncode}: {(self.folder / 'qemu.txt').read_text().strip()[-500:]}")
 
     def run(self, script, seconds=30, status=0):
         """Runs a shell script in the guest; PeerError unless it exits with `status` (None: whatever it exits with)."""
         self.commands += 1
         done = self.ports[0].run(script, seconds)
         if status is not None and done.status != status:
-            raise PeerError(f"guest: exit {done.status} in place of {status} after {done.seconds:.1f} s from: {' '.join(script.split())[:400]}\n"
+            raise PeerError(f"guest: exit status {done.status}, expected {status}, after {done.seconds:.1f} s from: {' '.join(script.split())[:400]}\n"
                             f"{done.text[-2000:]}")
         return done
 
@@ -170,7 +170,7 @@ class Guest:
         """Until a shell condition holds in the guest, looked at ten times a second there."""
         done = self.run(f"until {{ {condition} ; }} >/dev/null 2>&1; do sleep 0.1; done", seconds, None)
         if done.status != 0:
-            raise PeerError(f"guest: {what}: not within {seconds * PATIENCE:.0f} s")
+            raise PeerError(f"guest: waiting for '{what}': not reached within {seconds * PATIENCE:.0f} s")
 
     def check_kernel_log(self, expected=(), may_go_back=False):
         """What the kernel has said since it was asked last. PeerError where something is wrong in it that is none of `expected`: patterns
@@ -197,7 +197,7 @@ class Guest:
                                      " && { cat $p/comm $p/stack; }; done", 20).text
             say("  guest, after the failure:\n" + "\n".join("    " + line for line in text.splitlines()))
         except (PeerError, OSError) as error:
-            say(f"  guest, after the failure: {error}; its console ended with:\n{self.console_end()}")
+            say(f"  guest, after the failure: {error}; the last lines of the guest's console:\n{self.console_end()}")
 
     def end(self):
         for port in self.ports:

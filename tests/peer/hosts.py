@@ -31,7 +31,7 @@ def enter():
         status = spaces.isolated([sys.executable, *sys.argv], {INSIDE: "1"}, ["sh", "-c", PROBE], "network namespaces with bridge, veth and tap devices")
     except PeerError as error:
         if os.environ.get("CI"):
-            print(f"failed: in CI this has to run: {error}")
+            print(f"failed: this test must not be skipped in CI: {error}")
             sys.exit(1)
         print(f"skipped: {error}")
         sys.exit(SKIPPED)
@@ -50,7 +50,7 @@ class Cable:
     def await_line(self, wanted, seconds=SECONDS):
         """Lines before the one that is waited for."""
         before = []
-        deadline = Deadline(seconds, f"the cable to say '{wanted}'")
+        deadline = Deadline(seconds, f"waiting for the cable program to print '{wanted}'")
         while True:
             while b"\n" in self.said:
                 line, self.said = self.said.split(b"\n", 1)
@@ -60,7 +60,7 @@ class Cable:
             deadline.wait_readable(self.process.stdout)
             data = os.read(self.process.stdout.fileno(), 4096)
             if not data:
-                raise PeerError("the cable ended")
+                raise PeerError("the cable program (cable.py) ended")
             self.said += data
 
     def tell(self, *words):

@@ -138,7 +138,7 @@ class Hosts(Programs):
             self.cli("rm", name)
         self.assertEqual(self.ask("ls")["objects"], [])
         packets, moved = (now - before for now, before in zip(self.hosts.moved("client"), (packets, moved)))
-        print(f"  {packets} packets of {moved // packets} bytes at the client")
+        print(f"  {packets} packets of {moved // packets} bytes on average at the client")
         return moved / packets
 
     def test_files_cross_hosts_of_mtu_1500(self):
@@ -185,11 +185,11 @@ class Hosts(Programs):
             # It was quicker than the cut, or had the time to go another way: once more.
             self.end(process, words)
             self.join_again()
-            self.until(self.whole, "the node is not taken back")
+            self.until(self.whole, "gnstord does not use the node again after its link is back")
             if words[0] == "put":
                 self.cli("rm", words[2])
             (self.root / "out").unlink(missing_ok=True)
-        self.fail(f"{TRIES} times it was quicker than the cut")
+        self.fail(f"in {TRIES} tries the command ended before the link was cut")
 
     def join_again(self):
         self.hosts.set_link("storage1", "up")
@@ -219,11 +219,11 @@ class Hosts(Programs):
                 out, err = process.communicate(timeout=DEADLINE_S)
                 outage = self.outage()
                 is_short = outage is not None and outage < MOMENT
-                print(f"  {words[0]}: nothing passed for {outage} s")
+                print(f"  {words[0]}: no packet passed for {outage} s")
                 # One that was longer may have ended the connections.
                 self.check(words, subprocess.CompletedProcess(words, process.returncode, out, err), 0 if is_short else None, None)
                 short[words[0]] += is_short
-                self.until(self.whole, "the node is not taken back")
+                self.until(self.whole, "gnstord does not use the node again after its link is back")
                 if process.returncode == 0 and words[0] == "get":
                     self.assertEqual((self.root / "out").read_bytes(), data)
                 elif process.returncode == 0:
@@ -231,7 +231,7 @@ class Hosts(Programs):
                     self.cli("rm", f"f{number}")
                 (self.root / "out").unlink(missing_ok=True)
                 count("bytes", len(data))
-        self.assertTrue(all(short.values()), f"no outage was short: {short}")
+        self.assertTrue(all(short.values()), f"in no try was the outage short: {short}")
 
     def test_a_node_that_is_away_for_long_fails_writes_in_bounded_time_and_comes_back_with_all_it_held(self):
         self.array()
@@ -240,22 +240,22 @@ class Hosts(Programs):
         words = ("get", "kept", self.root / "out")
         start = time.monotonic()
         self.end(self.cut_during(words, 1500), words)
-        self.assertEqual((self.root / "out").read_bytes(), data, "the other node has it, too")
-        print(f"  get across the death of a link: {time.monotonic() - start:.1f} s")
-        self.until(lambda: [w for w in self.ask("status")["warnings"] if ADDRESSES["storage1"] in w], "gnstord does not notice")
-        print(f"  noticed after {time.monotonic() - start:.1f} s")
+        self.assertEqual((self.root / "out").read_bytes(), data, "the other node holds a replica, so get must return the whole file")
+        print(f"  get during which a link failed: {time.monotonic() - start:.1f} s")
+        self.until(lambda: [w for w in self.ask("status")["warnings"] if ADDRESSES["storage1"] in w], "gnstord's status does not warn about the node whose link is cut")
+        print(f"  gnstord warned about the cut link after {time.monotonic() - start:.1f} s")
         start = time.monotonic()
         self.cli("put", path, "refused", code=1, says=ADDRESSES["storage1"])
-        print(f"  put without the node: {time.monotonic() - start:.1f} s")
+        print(f"  put while one node is unreachable: {time.monotonic() - start:.1f} s")
         self.join_again()
-        self.until(self.whole, "the node is not taken back")
+        self.until(self.whole, "gnstord does not use the node again after its link is back")
         words = ("put", path, "broken")
         start = time.monotonic()
         self.end(self.cut_during(words, 1500), words, code=1, says="failed at block")
-        print(f"  put across the death of a link: {time.monotonic() - start:.1f} s")
+        print(f"  put during which a link failed: {time.monotonic() - start:.1f} s")
         self.join_again()
-        self.until(self.whole, "the node is not taken back")
-        self.until(lambda: self.cli("put", path, "again", code=None).returncode == 0, "no writing after the outage")
+        self.until(self.whole, "gnstord does not use the node again after its link is back")
+        self.until(lambda: self.cli("put", path, "again", code=None).returncode == 0, "writes still fail after the outage")
         for name in ("kept", "again"):
             self.assertEqual(self.cli("cat", name).stdout, data, name)
         self.cli("get", "broken", self.root / "out", code=1)
@@ -285,7 +285,7 @@ class Hosts(Programs):
         self.assertIn("is free", self.doctor("client")["udp-port"]["found"])
         self.array()
         self.assertIn("a part of an array", self.doctor("storage1")["udp-port"]["found"])
-        self.assertIn("is free", self.doctor("client")["udp-port"]["found"], "another host's port is another")
+        self.assertIn("is free", self.doctor("client")["udp-port"]["found"], "a port that a program holds on another host must not count")
         self.assertIn("not an address of this machine", self.doctor("client", ADDRESSES["storage1"])["udp-port"]["found"])
         count("doctors", 8)
 

@@ -160,10 +160,9 @@ class Packages:
                     say(f"peer: {mirror}: {error}")
             if not wait or time.monotonic() > self.no_more_at:
                 break
-            say(f"peer: asking again in {wait} s")
+            say(f"peer: no mirror delivered the packages; trying again in {wait} s")
             threading.Event().wait(wait)
-        raise PeerError(f"the guest's Debian packages could not be had from {' or '.join(mirrors())}: tried again and again, and in vain. This test "
-                        "needs the network once: see that these addresses are reached (curl -I), name another mirror with GN_DEBIAN_MIRROR, or copy "
+        raise PeerError(f"the guest's Debian packages could not be fetched from {' or '.join(mirrors())} in several attempts. This test needs the network once: check that these addresses can be reached (curl -I), name another mirror with GN_DEBIAN_MIRROR, or copy "
                         f"{self.cache} from a machine that has it (GN_PEER_CACHE names the folder). The last attempt: {failure}")
 
     def update(self, mirror):
@@ -190,10 +189,10 @@ class Packages:
             done = subprocess.run(command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
                                   timeout=APT_SECONDS)
         except subprocess.TimeoutExpired:
-            raise PeerError(f"{' '.join(command)}: no end within {APT_SECONDS} s") from None
+            raise PeerError(f"'{' '.join(command)}' did not end within {APT_SECONDS} s") from None
         if done.returncode != 0:
             last = "\n".join((done.stdout + done.stderr).strip().splitlines()[-6:])
-            raise PeerError(f"{' '.join(command[:3])} failed. Its last lines:\n{last}")
+            raise PeerError(f"'{' '.join(command[:3])}' failed. Its last lines:\n{last}")
         return done.stdout
 
     def fetch_programs(self):
@@ -208,7 +207,7 @@ class Packages:
         package = next((depends for version, depends in versions if version.startswith(kernel + ".")), None)
         if not package:
             had = ", ".join(version for version, _ in versions) or "none"
-            raise PeerError(f"no Linux {kernel} among the kernels of {', '.join(SUITES)} (there: {had})")
+            raise PeerError(f"{', '.join(SUITES)} have no package of Linux {kernel} (they have: {had})")
         say(f"peer: fetching {package} (about 70 MB, once)")
         with tempfile.TemporaryDirectory(dir=self.cache, prefix="part-") as part:
             self.apt("apt-get", "download", *ATTEMPTS, package, folder=part)
@@ -270,7 +269,7 @@ def copy_programs(source, root):
     seen, queue = set(), []
     for name in wanted:
         if name not in bins:
-            raise PeerError(f"none of the guest's packages has a program '{name}'; fetched: {', '.join(PROGRAMS)}")
+            raise PeerError(f"none of the fetched guest packages contains a program '{name}'; fetched: {', '.join(PROGRAMS)}")
         shutil.copy(bins[name], root / "usr/bin" / name)
         queue.append(bins[name])
     while queue:
@@ -278,7 +277,7 @@ def copy_programs(source, root):
             if name not in seen:
                 seen.add(name)
                 if name not in libraries:
-                    raise PeerError(f"none of the guest's packages has the library {name}")
+                    raise PeerError(f"none of the fetched guest packages contains the library {name}")
                 queue.append(libraries[name])
                 shutil.copy(libraries[name], root / "usr/lib" / name)
     loader = "ld-linux-x86-64.so.2"

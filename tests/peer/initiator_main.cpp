@@ -114,7 +114,7 @@ class Lane {
         command.namespace_id = 1;
         command.data = nvme::SglDescriptor::keyed(0, 0, 0);
         if (queue_->post(command) != nvmf::HostQueue::Posted::kYes)
-            return error(Errc::kState, "a flush could not be posted");
+            return error(Errc::kState, "a flush could not be posted to the send queue");
         counts.flushes += 1;
         return await_all("flush");
     }
@@ -127,7 +127,8 @@ class Lane {
             if (!nvme::ok(completion.result()))
                 return nvmf::status_error(what, completion.result(), completion.dw0);
             if (completion.command_id >= used_)
-                return error(Errc::kIo, "a {} was answered under id {}", what, completion.command_id);
+                return error(Errc::kIo, "a {} was completed with the unexpected command identifier {}", what,
+                             completion.command_id);
         }
         return {};
     }
@@ -185,8 +186,9 @@ class Lane {
             const auto posted = queue_->post(command, data);
             if (posted == nvmf::HostQueue::Posted::kYes) return {};
             if (posted == nvmf::HostQueue::Posted::kBroken)
-                return error(Errc::kState, "the connection of a queue is gone");
-            if (simt::now_ns() > deadline) return error(Errc::kTimedOut, "no send entry became free");
+                return error(Errc::kState, "the connection of an I/O queue ended");
+            if (simt::now_ns() > deadline)
+                return error(Errc::kTimedOut, "no send entry became free within the deadline");
             simt::pause(backoff);
         }
     }
@@ -278,7 +280,8 @@ Result<void> run(const Options& options) {
         space.nsze, block, about.ioccsz * 16, controller->transfer_bytes_max(), controller->io_queues(),
         static_cast<double>(simt::now_ns() - start) * 1e-9);
     if (controller->io_queues() < options.queues)
-        return error(Errc::kIo, "asked for {} I/O queues, got {}", options.queues, controller->io_queues());
+        return error(Errc::kIo, "asked the controller for {} I/O queues, it granted {}", options.queues,
+                     controller->io_queues());
     std::vector<std::unique_ptr<Lane>> lanes;
     const std::uint64_t part = options.megabytes << 20;
     for (std::uint32_t i = 0; i < options.queues; ++i) {

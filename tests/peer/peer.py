@@ -43,11 +43,11 @@ def main():
     commands.add_parser("list")
     for name in ("setup", "run"):
         command = commands.add_parser(name)
-        command.add_argument("--kernel", action="append", choices=image.KERNELS, help="may be repeated; all without it")
-    command.add_argument("--scenario", action="append", choices=SCENARIOS, help="may be repeated; all without it")
-    command.add_argument("--short", action="store_true", help="of each kernel only what continuous integration has the time for")
-    command.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/cpu", help="the build folder with our programs")
-    command.add_argument("--keep", type=pathlib.Path, help="a folder for captures, consoles and logs, which are dropped without it")
+        command.add_argument("--kernel", action="append", choices=image.KERNELS, help="may be given several times; default: all")
+    command.add_argument("--scenario", action="append", choices=SCENARIOS, help="may be given several times; default: all")
+    command.add_argument("--short", action="store_true", help="run only the scenarios of each kernel that continuous integration has time for")
+    command.add_argument("--programs", type=pathlib.Path, default=ROOT / "build/cpu", help="build folder that holds GNStor's programs")
+    command.add_argument("--keep", type=pathlib.Path, help="folder in which captures, consoles and logs are kept; by default they are deleted")
     options = parser.parse_args()
     os.environ["PATH"] += ":/usr/sbin:/sbin"  # a user's path need not have them
     if options.command == "list":
@@ -94,7 +94,7 @@ def side_by_side(scenarios, options):
             try:
                 process.wait(max(end - time.monotonic(), 0))
             except subprocess.TimeoutExpired:
-                say(f"FAILED Linux {kernel}: no end within {SECONDS_MOST} s")
+                say(f"FAILED Linux {kernel}: the scenarios did not end within {SECONDS_MOST} s")
     finally:
         for process in processes.values():
             process.kill()  # its namespaces end with it

@@ -16,7 +16,7 @@ def find(folder, name):
     for path in sorted(folder.rglob(name)):
         if path.is_file() and os.access(path, os.X_OK):
             return path.absolute()
-    raise PeerError(f"there is no program {name} in {folder}: cmake --build {folder} --target peer_programs (gnstor and gnstord: configured with GN_DAEMON=ON)")
+    raise PeerError(f"there is no program {name} in {folder}: build it with cmake --build {folder} --target peer_programs (gnstor and gnstord need a build configured with GN_DAEMON=ON)")
 
 
 def place(home):
@@ -43,9 +43,9 @@ class Program:
         self.listener.start()
         seconds = START_SECONDS * PATIENCE
         if not heard.wait(seconds):
-            raise PeerError(f"{self.name} is not ready within {seconds:.0f} s: {self.log_end()}")
+            raise PeerError(f"{self.name} was not ready within {seconds:.0f} s; its log ends with: {self.log_end()}")
         if not self.is_ready:
-            raise PeerError(f"{self.name} ended with {self.process.wait(timeout=seconds)} before it was ready: {self.log_end()}")
+            raise PeerError(f"{self.name} ended with exit status {self.process.wait(timeout=seconds)} before it was ready; its log ends with: {self.log_end()}")
 
     def listen(self, heard):
         """Takes whatever it says, so that it never waits for its reader."""
@@ -63,7 +63,7 @@ class Program:
         return [found[1] for found in (re.match(pattern, line) for line in self.lines[:self.is_ready]) if found]
 
     def log_end(self):
-        return self.log.read_text(errors="replace")[-1500:].strip() or "(it said nothing)"
+        return self.log.read_text(errors="replace")[-1500:].strip() or "(the log is empty)"
 
     def alive(self):
         return self.process is not None and self.process.poll() is None
@@ -81,15 +81,15 @@ class Program:
     def stop(self):
         """Asks it to end; PeerError unless it does so in time, with status 0. Returns the lines that it said after it was ready."""
         if not self.alive():
-            raise PeerError(f"{self.name} ended by itself with {self.process.returncode}: {self.log_end()}")
+            raise PeerError(f"{self.name} ended before it was told to, with exit status {self.process.returncode}; its log ends with: {self.log_end()}")
         self.process.terminate()
         try:
             self.reap()
         except subprocess.TimeoutExpired:
             self.kill()
-            raise PeerError(f"{self.name} did not end within {STOP_SECONDS * PATIENCE:.0f} s: {self.log_end()}") from None
+            raise PeerError(f"{self.name} did not end within {STOP_SECONDS * PATIENCE:.0f} s; its log ends with: {self.log_end()}") from None
         if self.process.returncode != 0:
-            raise PeerError(f"{self.name} ended with {self.process.returncode}: {self.log_end()}")
+            raise PeerError(f"{self.name} ended with exit status {self.process.returncode}; its log ends with: {self.log_end()}")
         return self.lines[self.is_ready:]
 
     def __enter__(self):
@@ -116,8 +116,8 @@ def run(command, log, seconds, home=None):
             done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
                                   timeout=seconds * PATIENCE, start_new_session=True, **place(home))
         except subprocess.TimeoutExpired:
-            raise PeerError(f"{name}: no end within {seconds * PATIENCE:.0f} s: {log.read_text(errors='replace')[-1500:]}") from None
+            raise PeerError(f"{name} did not end within {seconds * PATIENCE:.0f} s; its log ends with: {log.read_text(errors='replace')[-1500:]}") from None
     if done.returncode != 0:
-        raise PeerError(f"{name} ended with {done.returncode}: {done.stdout.decode(errors='replace')[-1500:]}\n"
+        raise PeerError(f"{name} ended with exit status {done.returncode}: {done.stdout.decode(errors='replace')[-1500:]}\n"
                         f"{log.read_text(errors='replace')[-1500:]}")
     return done.stdout.decode(errors="replace")

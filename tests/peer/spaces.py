@@ -19,7 +19,7 @@ def need_tun():
             os.makedirs(os.path.dirname(TUN), exist_ok=True)
             os.mknod(TUN, stat.S_IFCHR | 0o600, os.makedev(10, 200))
     if not os.path.exists(TUN):
-        raise PeerError(f"{TUN} is missing, so no tap device can be made: load the module tun (in a container: pass the device on)")
+        raise PeerError(f"{TUN} is missing, so no tap device can be created: load the kernel module tun (in a container: pass the device to it)")
 
 
 def isolated(command, environment, probe, what):
@@ -38,12 +38,11 @@ def isolated(command, environment, probe, what):
             done = subprocess.run([*way, *probe], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS)
             if done.returncode == 0:
                 break
-            reasons.append(done.stderr.strip() or f"{way[0]} ends with {done.returncode}")
+            reasons.append(done.stderr.strip() or f"{way[0]} ended with exit status {done.returncode}")
         except (OSError, subprocess.TimeoutExpired) as error:
             reasons.append(str(error))
     else:
-        raise PeerError(f"{what} cannot be had here ({'; '.join(reasons)}): run as root, or let users make user namespaces "
-                        "and open /dev/net/tun")
+        raise PeerError(f"{what} cannot be created here ({'; '.join(reasons)}): run as root, or allow users to create user namespaces and to open /dev/net/tun")
     words = [f"{name}={value}" for name, value in {**environment, "HOME": os.path.expanduser("~"), "PATH": os.environ["PATH"]}.items()]
     process = subprocess.Popen([*way, "env", *words, *command])
     try:

@@ -61,7 +61,7 @@ std::set<std::uint32_t> members(const Replicas& r) {
     return {r.slot, r.slot + r.count};
 }
 
-TEST(Placement, GivesKnownAnswers) {
+TEST(Placement, MatchesKnownAnswers) {
     for (const test::KnownAnswer& known : test::kKnownAnswers)
         EXPECT_TRUE(test::agrees(known)) << "map " << known.map << " volume " << known.volume << " chunk "
                                          << known.chunk << " replicas " << int{known.replicas};
@@ -142,7 +142,7 @@ TEST(Placement, EqualWeightsRankAlikeWithAndWithoutTheLogarithm) {
     }
 }
 
-TEST(Placement, ASpareTakesItsSlotsPlaceAndNothingMoves) {
+TEST(Placement, ASpareReplacesADriveInItsSlotAndNoChunkMoves) {
     ArrayMap before = even_map(8);
     ArrayMap after = before;
     after.slots[3].ssd_uuid[0] = 0xFF;
@@ -199,7 +199,7 @@ TEST(Placement, VolumesAreSpreadIndependently) {
 }
 
 // Lanes place by what was found of the map once; the drive refuses a command that goes by another answer.
-TEST(Placement, LanesPlaceAsDrivesDo) {
+TEST(Placement, LanesAndDrivesComputeTheSamePlacement) {
     SplitMix64 random(gnstor::test::run_seed() + 77);
     std::size_t compared = 0;
     std::size_t plain = 0;
@@ -235,7 +235,7 @@ TEST(Placement, LanesPlaceAsDrivesDo) {
     std::printf("GN_COUNT placement_lane_maps=%zu\n", compared);
 }
 
-TEST(Placement, NonsenseInAMapStaysWithinBounds) {
+TEST(Placement, AnInvalidMapNeverCausesAnOutOfBoundsAccess) {
     ArrayMap map = even_map(4);
     map.slot_count = 0xFFFFFFFF;
     EXPECT_EQ(place(map, volume(255), 1).count, 4u)

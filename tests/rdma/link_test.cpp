@@ -67,7 +67,7 @@ TEST(LinkModel, ThreadsShareADirection) {
     std::printf("GN_COUNT link_messages=%zu\n", all.size());
 }
 
-TEST(LinkModel, FiguresThatCannotBeAreRefused) {
+TEST(LinkModel, ImpossibleFiguresAreRefused) {
     EXPECT_TRUE(check(LinkTiming{}).ok());
     EXPECT_TRUE(check(timing_of(1e9, 0)).ok());
     EXPECT_FALSE(check(timing_of(0, 100)).ok());
@@ -144,7 +144,7 @@ TEST_F(TimedNicTest, EveryMessageArrivesOnceAndAnswersKeepTheirOrder) {
     std::printf("GN_COUNT link_echoes=%u\n", got);
 }
 
-TEST_F(TimedNicTest, AConnectionThatEndsLetsGoOfWhatIsUnderWay) {
+TEST_F(TimedNicTest, AConnectionThatEndsReleasesItsTransfersInFlight) {
     for (std::uint32_t round = 0; round < 20; ++round) {
         EchoSink sink;
         sink.nic = timed.get();

@@ -42,7 +42,7 @@ TEST_F(NicTest, ConnectCarriesPrivateDataBothWaysAndSaysWhyItFails) {
     EXPECT_EQ(b->state(y.qpn), QpState::kError);
 }
 
-TEST_F(NicTest, AConnectThatTimesOutLeavesNobodyHalfConnected) {
+TEST_F(NicTest, AConnectThatTimesOutLeavesNeitherSideHalfConnected) {
     End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
     End& y = *ends.emplace_back(std::make_unique<End>(*b, *cq_b));
     std::atomic<bool> go{false};

@@ -7,7 +7,7 @@ const TestWire kTestWire = TestWire::kLoop;
 
 namespace {
 
-TEST_F(NicTest, AMessageByReferenceCompletesOnlyWhenTheSinkLetsGoAndInOrder) {
+TEST_F(NicTest, AMessageByReferenceCompletesInOrderAndOnlyWhenTheSinkReleasesIt) {
     KeepingSink sink;
     sink.let_go_on_error = b.get();
     const QpNumber offload = must(b->create_offload_queue_pair(sink));
@@ -91,7 +91,7 @@ TEST_F(NicTest, ResetWaitsForTheSinkAndForWindows) {
     must(b->destroy_queue_pair(offload));
 }
 
-TEST_F(NicTest, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
+TEST_F(NicTest, RemotePeersCannotAccessMemoryBehindAnOffloadOrInvalidateItsKeys) {
     End& y = *ends.emplace_back(std::make_unique<End>(*b, *cq_b));
     const auto there = mlx5::make_remote(reinterpret_cast<std::uint64_t>(y.payload.data()), y.keys.rkey);
     y.payload[0] = std::byte{7};
@@ -122,7 +122,7 @@ TEST_F(NicTest, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
         << "the key is as good as before";
 }
 
-TEST_F(NicTest, AWindowThatIsNotOpenedSaysWhetherTheQueuePairTheConnectionOrTheKeyIsAtFault) {
+TEST_F(NicTest, AFailedWindowReportsWhetherTheQueuePairTheConnectionOrTheKeyIsTheCause) {
     KeepingSink sink;
     const QpNumber offload = must(b->create_offload_queue_pair(sink));
     End& x = *ends.emplace_back(std::make_unique<End>(*a, *cq_a));
@@ -215,7 +215,7 @@ TEST_F(NicTest, SeveralEnginesAnswerIntoOneCompletionQueueAndAskForItsEntriesAhe
 
 // Windows are counted apart for the engine's thread and for all others. The thread of an engine that is gone
 // is one of the others, also where the new engine lies in the old one's memory.
-TEST(NicEngines, AThreadWhoseEngineIsGoneIsNotTakenForThatOfTheNextOne) {
+TEST(NicEngines, AThreadOfAnEndedEngineIsNotMistakenForThatOfTheNextOne) {
     constexpr std::uint32_t kWindows = 20'000;
     const auto old_thread = must(Reactor::start("old"));
     const auto new_thread = must(Reactor::start("new"));
@@ -271,7 +271,7 @@ TEST_F(NicTest, AReceiveQueueThatOverrunsItsCompletionQueueGoesToError) {
     y.reset();
 }
 
-TEST_F(NicTest, StrictModeSeesAPayloadThatChangesTooEarly) {
+TEST_F(NicTest, StrictModeDetectsAPayloadThatChangesTooEarly) {
     KeepingSink sink;
     sink.let_go_on_error = b.get();
     const QpNumber offload = must(b->create_offload_queue_pair(sink));
@@ -289,7 +289,7 @@ TEST_F(NicTest, StrictModeSeesAPayloadThatChangesTooEarly) {
     must(b->destroy_queue_pair(offload));
 }
 
-TEST_F(NicTest, StrictModeSeesABellThatTheRecordDoesNotCover) {
+TEST_F(NicTest, StrictModeDetectsADoorbellThatItsRecordDoesNotCover) {
     const auto [x, y] = connected_pair();
     simt::store_mmio64_release(x->send.bell, mlx5::bell_value(mlx5::make_control(3, mlx5::kSend, x->qpn, 2)));
     EXPECT_TRUE(eventually([&] { return a->counters().strict_violations == 1; }));

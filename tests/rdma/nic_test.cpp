@@ -61,7 +61,7 @@ TEST_F(NicTest, WritePrecedesTheSendBehindItAndReadFetches) {
     EXPECT_EQ(std::memcmp(x->payload.data() + 30'000, y->payload.data() + 200, 8092), 0);
 }
 
-TEST_F(NicTest, SendWithInvalidateTakesTheKeyAway) {
+TEST_F(NicTest, SendWithInvalidateInvalidatesTheKey) {
     const auto pair = connected_pair();
     const auto x = pair.first, y = pair.second;
     const auto there = reinterpret_cast<std::uint64_t>(y->payload.data());
@@ -240,7 +240,7 @@ TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
 }
 
 // The NIC remembers how many receives it has seen posted. Of an earlier connection it must not.
-TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNoneOfTheNext) {
+TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNotUsedByTheNext) {
     const auto pair = connected_pair();
     const auto x = pair.first, y = pair.second;
     for (int i = 0; i < 3; ++i)
@@ -261,7 +261,7 @@ TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNoneOfTheNext) {
         EXPECT_EQ(b->counters().rnr, rnr + 1);
 }
 
-TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {
+TEST_F(NicTest, AnInvalidatedKeyIsNotReusedSoon) {
     const NicMemory memory = must(NicMemory::map(*a, 4096));
     const MemoryKeys stale = must(a->register_memory(memory.data(), memory.size(), kRemoteWrite));
     must(a->deregister_memory(stale));
@@ -274,7 +274,7 @@ TEST_F(NicTest, AKeyThatWasTakenBackIsNotGivenOutAgainSoon) {
     EXPECT_FALSE(a->deregister_memory(stale).ok());
 }
 
-TEST_F(NicTest, AllRegionsMayBeInUseAtOnceAndEachComesBack) {
+TEST_F(NicTest, AllRegionsMayBeInUseAtOnceAndEachIsReusable) {
     const NicMemory memory = must(NicMemory::map(*a, 4096));
     std::vector<MemoryKeys> held;
     for (std::uint32_t round = 0; round < 3; ++round) {

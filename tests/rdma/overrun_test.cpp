@@ -79,7 +79,7 @@ class GreedyNic {
     std::thread thread_;
 };
 
-TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByALoneLane) {
+TEST(Overrun, ALoneLaneFreesCompletionsBeforeItRepostsTheirReceives) {
     GreedyNic nic;
     std::uint64_t seen = 0;
     const std::uint64_t until = simt::now_ns() + 60'000'000'000ull;
@@ -93,7 +93,7 @@ TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByALoneLane) {
     gnstor::test::count("rdma_greedy_completions", seen);
 }
 
-TEST(Overrun, CompletionsAreGivenBackBeforeTheirReceivesByAWarp) {
+TEST(Overrun, AWarpFreesCompletionsBeforeItRepostsTheirReceives) {
     GreedyNic nic;
     std::uint64_t seen = 0;  // atomic
     simt::TestWarpOptions o;

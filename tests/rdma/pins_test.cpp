@@ -124,15 +124,15 @@ void fight(std::uint32_t threads_at_once, std::uint32_t uses, std::uint32_t remo
     gnstor::test::count("rdma_removals_fought", done);
 }
 
-TEST(Pins, MemoryThatWasGivenBackIsTouchedByNoThread) {
+TEST(Pins, NoThreadTouchesDeregisteredMemory) {
     fight(3, 0, kRemovals);
 }
 
-TEST(Pins, NorByMoreThreadsThanThereAreStripes) {
+TEST(Pins, NoThreadTouchesDeregisteredMemoryWithMoreThreadsThanStripes) {
     fight(kStripes + 8, 0, 50);
 }
 
-TEST(Pins, NorByThreadsThatComeAndGo) {
+TEST(Pins, NoThreadTouchesDeregisteredMemoryWhileThreadsStartAndEnd) {
     fight(3, 50, kRemovals / 10);
 }
 
@@ -154,11 +154,11 @@ TEST(MemoryTable, OthersRegisterWhileARemovalWaitsForItsLastPin) {
     const auto more = table.add(other.bytes, 64, kLocalWrite);
     ASSERT_TRUE(more.ok());
     EXPECT_NE(more->lkey >> 8, keys.lkey >> 8) << "its place is not free";
-    EXPECT_FALSE(table.remove(keys, kRemoveMs).ok()) << "somebody removes it already";
+    EXPECT_FALSE(table.remove(keys, kRemoveMs).ok()) << "the region is already being removed";
     EXPECT_TRUE(table.remove(*more, kRemoveMs).ok());
     pin.region->unpin();
     remover.join();
-    EXPECT_TRUE(removed) << "in time: nobody waited for it";
+    EXPECT_TRUE(removed) << "the removal must end in time";
 }
 
 }  // namespace

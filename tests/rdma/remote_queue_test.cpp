@@ -73,7 +73,7 @@ class RemoteQueueTest : public ::testing::Test {
     std::unique_ptr<HeldLink> link;
 };
 
-TEST_F(RemoteQueueTest, APeerThatAsksOnAndAcknowledgesNothingIsLetGo) {
+TEST_F(RemoteQueueTest, APeerThatKeepsReadingWithoutAcknowledgingIsDisconnected) {
     // All that a queue of so many commands may have, and a window of answers whose acknowledgements are lost.
     for (std::uint32_t i = 0; i < kMessages + 64; ++i) answer();
     engine.poll();
@@ -87,7 +87,7 @@ TEST_F(RemoteQueueTest, APeerThatAsksOnAndAcknowledgesNothingIsLetGo) {
     gnstor::test::count("rdma_answers_not_taken", 10'000);
 }
 
-TEST_F(RemoteQueueTest, AnswersThatAreAcknowledgedNeverAddUp) {
+TEST_F(RemoteQueueTest, MemoryOfAcknowledgedAnswersDoesNotAccumulate) {
     for (std::uint32_t i = 0; i < 10'000; ++i) {
         answer();
         complete();
@@ -96,7 +96,7 @@ TEST_F(RemoteQueueTest, AnswersThatAreAcknowledgedNeverAddUp) {
     EXPECT_FALSE(qp.in_error());
 }
 
-TEST_F(RemoteQueueTest, MemoryOfAWindowIsFreeWhenThePeerHasWhatItHolds) {
+TEST_F(RemoteQueueTest, MemoryOfAWindowIsFreeOnceThePeerHasItsData) {
     const Window answers = open(WindowUse::kWrite, 5000);
     qp.remote->close_window(answers, true);
     EXPECT_EQ(sink.freed, 0u) << "it is still to be sent";
@@ -116,7 +116,7 @@ TEST_F(RemoteQueueTest, MemoryOfAWindowIsFreeWhenThePeerHasWhatItHolds) {
     EXPECT_EQ(sink.freed, window_room(5000) + (1u << 20) + 4096u);
 }
 
-TEST_F(RemoteQueueTest, WhatIsIdleIsBounded) {
+TEST_F(RemoteQueueTest, IdleMemoryIsBounded) {
     std::vector<Window> windows;
     for (int i = 0; i < 64; ++i) windows.push_back(open(WindowUse::kWrite, 1 << 20));
     for (const Window& window : windows) qp.remote->close_window(window, false);
@@ -124,7 +124,7 @@ TEST_F(RemoteQueueTest, WhatIsIdleIsBounded) {
     EXPECT_EQ(sink.freed, std::uint64_t{64} << 20);
 }
 
-TEST_F(RemoteQueueTest, AnEndFreesAllThatNobodyHas) {
+TEST_F(RemoteQueueTest, TheEndOfAConnectionFreesAllItsUnusedMemory) {
     const Window sent = open(WindowUse::kWrite, 4096);
     qp.remote->close_window(sent, true);
     const Window fetched = open(WindowUse::kRead, 4096);

@@ -54,7 +54,7 @@ TEST(RingSpread, NoPollerHasMoreThanOneRingOfAUseAboveAnyOtherForEqualClients) {
     test::count("rdma_ring_spread_cases", cases);
 }
 
-TEST(RingSpread, RingsThatEndMakeRoomForThoseThatBegin) {
+TEST(RingSpread, EndedRingsMakeRoomForNewOnes) {
     RingSpread spread;
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 64), 0u);
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 64), 1u);
@@ -63,10 +63,10 @@ TEST(RingSpread, RingsThatEndMakeRoomForThoseThatBegin) {
     spread.drop(0, RingUse::kLanes, 64);
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 128), 0u);
     EXPECT_EQ(spread.place(2, RingUse::kLanes, 64), 1u) << "a large ring weighs more";
-    EXPECT_EQ(spread.place(1, RingUse::kLanes, 64), 0u) << "a NIC of fewer pollers has only those";
+    EXPECT_EQ(spread.place(1, RingUse::kLanes, 64), 0u) << "a NIC with fewer pollers must use only those";
 }
 
-TEST(RingSpread, AmongEqualsThePollerWithTheLeastOfAllUses) {
+TEST(RingSpread, AmongEqualPollersTheOneWithTheFewestRingsOfAllUsesIsChosen) {
     RingSpread spread;
     EXPECT_EQ(spread.place(3, RingUse::kLanes, 64), 0u);
     EXPECT_EQ(spread.place(3, RingUse::kHost, 64), 1u);

@@ -91,7 +91,7 @@ class Flipper {
     std::thread thread_;
 };
 
-TEST(ShmFlips, WhatTheNodeHasCheckedOfAnEntryIsWhatItUses) {
+TEST(ShmFlips, TheNodeUsesTheSameBytesOfAnEntryThatItChecked) {
     Node node;
     Watcher watcher(*node.nic);
     node.sink = &watcher;

@@ -55,7 +55,7 @@ struct Greedy {
     std::string what;
 };
 
-TEST(ShmLimits, WhoeverHasLessThanItsAssuredPartGetsMoreWhateverOthersHave) {
+TEST(ShmLimits, AClientBelowItsAssuredShareAlwaysGetsMore) {
     SplitMix64 dice(seed_from_environment(11));
     std::uint64_t refused = 0, cases = 0;
     for (std::uint32_t round = 0; round < 200; ++round) {
@@ -88,7 +88,7 @@ TEST(ShmLimits, WhoeverHasLessThanItsAssuredPartGetsMoreWhateverOthersHave) {
     gnstor::test::count("shm_share_steps", cases);
 }
 
-TEST(ShmLimits, NoClientsTakeTheQueuePairsThatOthersAreAssuredOf) {
+TEST(ShmLimits, ClientsCannotTakeQueuePairsAssuredToOthers) {
     const ShmLimit defaults = ShmLimits{}.queue_pairs;
     Node node;
     std::vector<std::unique_ptr<Greedy>> greedy;
@@ -113,7 +113,7 @@ TEST(ShmLimits, NoClientsTakeTheQueuePairsThatOthersAreAssuredOf) {
     gnstor::test::count("shm_greedy_queue_pairs", taken);
 }
 
-TEST(ShmLimits, WhatAClientHadIsFreeWhenItIsGone) {
+TEST(ShmLimits, ResourcesOfAnEndedClientAreFreed) {
     Node node({.clients_max = 2, .limits = {.queue_pairs = {12, 4, 8}, .completion_queues = {400, 2, 200}}});
     for (int i = 0; i < 5; ++i) {
         Greedy one(node.path);
@@ -162,7 +162,7 @@ TEST(ShmLimits, MemoryOfAllClientsTogetherIsLimited) {
     EXPECT_TRUE(two.share(file.get(), kMiB).ok()) << "what one has given back";
 }
 
-TEST(ShmLimits, ConnectionsThatSayNothingLockNobodyOut) {
+TEST(ShmLimits, SilentConnectionsDoNotBlockNewClients) {
     Node node;
     std::vector<shm::Socket> silent;
     for (int i = 0; i < 300; ++i) {
@@ -184,14 +184,14 @@ TEST(ShmLimits, ConnectionsThatSayNothingLockNobodyOut) {
     EXPECT_EQ(answer.failure, -1);
 }
 
-TEST(ShmLimits, AConnectionThatSaysNothingEndsAfterItsTime) {
+TEST(ShmLimits, ASilentConnectionIsClosedAfterATimeout) {
     Node node({.hello_ms = 50});
     const auto silent = must(shm::Socket::connect(node.path.string()));
     shm::Answer answer;
     EXPECT_EQ(silent.receive(std::as_writable_bytes(std::span(&answer, 1)), 20'000).error().code, Errc::kIo);
 }
 
-TEST(ShmLimits, TheLobbySendsAwayTheOldestOfWhoHasMost) {
+TEST(ShmLimits, TheLobbyClosesTheOldestConnectionOfTheUserWithMost) {
     const auto now = shm::PendingConnections::Time{} + std::chrono::hours(1);
     const auto socket = [] {
         int ends[2];
@@ -203,7 +203,7 @@ TEST(ShmLimits, TheLobbySendsAwayTheOldestOfWhoHasMost) {
     pending.add(socket(), 7, now);
     for (int i = 1; i <= 20; ++i) pending.add(socket(), 1000, now + milliseconds(i));
     ASSERT_EQ(pending.connections().size(), 4u);
-    EXPECT_EQ(pending.connections()[0].user, 7u) << "another user's flood is in nobody's way";
+    EXPECT_EQ(pending.connections()[0].user, 7u) << "another user's flood must not close this connection";
     EXPECT_EQ(pending.connections()[1].until, now + milliseconds(118));
     EXPECT_EQ(pending.next_deadline(), now + milliseconds(100));
     EXPECT_EQ(pending.expire(now + milliseconds(118)), 2u);
@@ -213,7 +213,7 @@ TEST(ShmLimits, TheLobbySendsAwayTheOldestOfWhoHasMost) {
     EXPECT_FALSE(pending.next_deadline().has_value());
 }
 
-TEST(ShmLimits, AFullNodeSaysSoAndServesAgainWhenOneHasGone) {
+TEST(ShmLimits, AFullNodeRefusesWithThatReasonAndServesAgainWhenAClientEnds) {
     for (const bool of_user : {false, true}) {
         Node node({.clients_max = of_user ? 9u : 2u, .clients_of_user_max = of_user ? 2u : 9u});
         auto one = std::make_unique<Client>(node.path);
@@ -229,7 +229,7 @@ TEST(ShmLimits, AFullNodeSaysSoAndServesAgainWhenOneHasGone) {
     }
 }
 
-TEST(ShmLimits, AServerEndsInItsTimeAlsoWhereADriveHoldsAClientsMemoryForGood) {
+TEST(ShmLimits, AServerEndsInBoundedTimeEvenIfADriveNeverReleasesAClientsMemory) {
     constexpr milliseconds kEnd{300};
     // In this process, so that its addresses are known; left, as a client is that hears nothing more.
     static Client* client = nullptr;
@@ -253,7 +253,7 @@ TEST(ShmLimits, AServerEndsInItsTimeAlsoWhereADriveHoldsAClientsMemoryForGood) {
     node.nic->owner(there).run([&] { node.nic->close_window(there, window); });
 }
 
-TEST(ShmLimits, AClientWhoseMemoryADriveHoldsForGoodKeepsItsPlaceWhenItIsGone) {
+TEST(ShmLimits, AnEndedClientWhoseMemoryADriveNeverReleasesStillCounts) {
     Node node({.clients_max = 2, .give_back_ms = 50});
     static Client* client = nullptr;  // as above
     client = new Client(node.path);
@@ -270,7 +270,7 @@ TEST(ShmLimits, AClientWhoseMemoryADriveHoldsForGoodKeepsItsPlaceWhenItIsGone) {
     Client next(node.path);  // one place is left of two
     EXPECT_TRUE(next.echo(2));
     const auto refused = open_shm_nic(node.path);
-    ASSERT_FALSE(refused.ok()) << "what it has is not another's, too";
+    ASSERT_FALSE(refused.ok()) << "memory of this client must not be given to another";
     EXPECT_EQ(refused.error().code, Errc::kNoSpace);
     EXPECT_NE(refused.error().message.find("restart the node to free it"), std::string::npos)
         << refused.error().message;

@@ -137,7 +137,7 @@ TEST(ShmNodes, LanesOfManyThreadsWorkOnSeveralNodesThroughOneRing) {
     gnstor::test::count("shm_nodes_echoes", client.echoes.load());
 }
 
-TEST(ShmNodes, ANodeThatIsKilledAtWorkEndsItsQueuePairsAndTheOthersGoOnAndItsSuccessorIsFound) {
+TEST(ShmNodes, AKilledNodeEndsItsQueuePairsWhileOthersContinueAndItsSuccessorIsFound) {
     constexpr std::uint32_t kKills = 12;
     const auto steady = node_child(0);
     std::vector<std::unique_ptr<Child>> successors;
@@ -157,7 +157,7 @@ TEST(ShmNodes, ANodeThatIsKilledAtWorkEndsItsQueuePairsAndTheOthersGoOnAndItsSuc
                     ++steady_echoes;
                     if (stop.load()) return;
                 }
-                EXPECT_EQ(end % 2, 1u) << "a queue pair of the node that lives";
+                EXPECT_EQ(end % 2, 1u) << "a queue pair of the surviving node ended";
             });
         const std::uint64_t wanted = 200 + random.below(400);
         EXPECT_TRUE(eventually([&] { return moments.load() > wanted; }));
@@ -175,7 +175,7 @@ TEST(ShmNodes, ANodeThatIsKilledAtWorkEndsItsQueuePairsAndTheOthersGoOnAndItsSuc
                 eventually([&] { return client.nic->state(client.ends[end]->qpn) == QpState::kError; }));
             EXPECT_EQ(client.nic->connect(client.ends[end]->qpn, address_of(1), kService, {}, 1000).ok(),
                       false)
-                << "neither is anybody there, nor was it reset";
+                << "no node serves there, and the queue pair was not reset";
         }
         ASSERT_TRUE(successors[kill + 1]->begin());
         for (const std::uint32_t end : {1u, 3u}) {
@@ -200,7 +200,7 @@ std::uint64_t* words_of_tickets() {
     return nullptr;
 }
 
-TEST(ShmNodes, APlaceThatADeadNodeTookHoldsUpNobody) {
+TEST(ShmNodes, ACompletionEntryReservedByADeadNodeDoesNotBlockOthers) {
     const auto lives = node_child(0), dies = node_child(1);
     ASSERT_TRUE(lives->begin() && dies->begin());
     Several client(2);
@@ -226,7 +226,7 @@ TEST(ShmNodes, APlaceThatADeadNodeTookHoldsUpNobody) {
 }
 
 // Else lanes would see completions of its last life in its next one.
-TEST(ShmNodes, AQueuePairIsResetOnlyWhenAllThatItCompletedCanBeSeen) {
+TEST(ShmNodes, AQueuePairIsResetOnlyWhenAllItsCompletionsAreVisible) {
     const auto stands_still = node_child(0), works = node_child(1);
     ASSERT_TRUE(stands_still->begin() && works->begin());
     Several client(2);
@@ -250,7 +250,7 @@ TEST(ShmNodes, AQueuePairIsResetOnlyWhenAllThatItCompletedCanBeSeen) {
     EXPECT_EQ(client.strangers.load(), 0u);
 }
 
-TEST(ShmNodes, AQueuePairThatIsDestroyedWhenItsNodeEndsLeavesNoPlaceOpen) {
+TEST(ShmNodes, AQueuePairDestroyedWhenItsNodeEndsLeavesNoCompletionEntryOpen) {
     constexpr std::uint32_t kEnds = 16;
     const auto lives = node_child(0);
     std::vector<std::unique_ptr<Child>> mortal;
@@ -279,7 +279,7 @@ TEST(ShmNodes, AQueuePairThatIsDestroyedWhenItsNodeEndsLeavesNoPlaceOpen) {
 }
 
 // As a client does that finds another way to an SSD.
-TEST(ShmNodes, AQueuePairGoesOverToAnotherNodeAndNotPastTheEndOfItsOwn) {
+TEST(ShmNodes, AQueuePairMovesToAnotherNodeAndNotBeforeItsOwnNodesCompletions) {
     constexpr std::uint32_t kEnds = 8;
     const auto lives = node_child(0);
     std::vector<std::unique_ptr<Child>> mortal;
@@ -313,7 +313,7 @@ TEST(ShmNodes, AQueuePairGoesOverToAnotherNodeAndNotPastTheEndOfItsOwn) {
     EXPECT_EQ(client->strangers.load(), 0u);
 }
 
-TEST(ShmNodes, AFlushedReceiveWaitsForRoomThatIsTheDeadNodesOwn) {
+TEST(ShmNodes, AFlushedReceiveWaitsForRoomHeldByTheDeadNode) {
     const auto lives = node_child(0), dies = node_child(1);
     ASSERT_TRUE(lives->begin() && dies->begin());
     Several client(2, 1, 5);  // as many completions as receives, and no more
@@ -329,10 +329,10 @@ TEST(ShmNodes, AFlushedReceiveWaitsForRoomThatIsTheDeadNodesOwn) {
         client.look();
         return client.errors[1].load() == 1 && client.answers[0].load() == client.ends[0]->receive.entries();
     }));
-    EXPECT_EQ(client.answers[1].load(), all) << "what it had answered is seen";
+    EXPECT_EQ(client.answers[1].load(), all) << "all answers of the ended node must be visible";
 }
 
-TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtOneThatComesBack) {
+TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtARestartedOne) {
     const auto lives = node_child(0), dies = node_child(1), follows = node_child(1);
     ASSERT_TRUE(lives->begin() && dies->begin());
     Several client(2);
@@ -365,7 +365,7 @@ TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtOneThatComesBack) {
     for (const std::size_t i : {0u, 1u}) ASSERT_TRUE(client.echo(i, 30 + i));
 }
 
-TEST(ShmNodes, AClientThatScribblesOverTicketsHarmsItselfAlone) {
+TEST(ShmNodes, AClientThatOverwritesTicketsHarmsOnlyItself) {
     const auto node_a = node_child(0), node_b = node_child(1);
     const Child scribbler([](auto ready) {
         // The nodes are the parent's.
@@ -397,12 +397,12 @@ TEST(ShmNodes, AClientThatScribblesOverTicketsHarmsItselfAlone) {
     gnstor::test::count("shm_nodes_beside_scribbles", 600);
 }
 
-TEST(ShmNodes, WhatOneOfThemRefusesNoneKeepsAndStrangersAreNamed) {
+TEST(ShmNodes, ResourcesRefusedByOneNodeAreReleasedAtAllAndUnknownNodesAreRefused) {
     ShmServerOptions few;
     few.limits.blocks = {.total = 4096, .assured = 8, .most = 100};
     const auto one = node_child(0), other = node_child(1, few);
     ASSERT_TRUE(one->begin());
-    EXPECT_EQ(open_shm_nic(places(2)).error().code, Errc::kNotFound) << "all of them, or none";
+    EXPECT_EQ(open_shm_nic(places(2)).error().code, Errc::kNotFound) << "a NIC must open all nodes or fail";
     ASSERT_TRUE(other->begin());
     Several client(2);
     const auto stranger = client.nic->connect(client.ends[0]->qpn, "node-7", kService, {}, 1000);

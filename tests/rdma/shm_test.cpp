@@ -30,7 +30,7 @@ std::uint32_t mappings_of_shared_files() {
     return count;
 }
 
-TEST(ShmWire, ClientsThatAreKilledAtWorkAreForgottenAndOthersGoOn) {
+TEST(ShmWire, KilledClientsAreRemovedAndOthersContinue) {
     const auto path = std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()));
     std::vector<std::unique_ptr<Child>> children;
     for (int i = 0; i < 8; ++i)
@@ -57,7 +57,7 @@ TEST(ShmWire, ClientsThatAreKilledAtWorkAreForgottenAndOthersGoOn) {
     std::printf("GN_COUNT shm_echoes=%llu\n", static_cast<unsigned long long>(echoes));
 }
 
-TEST(ShmWire, AClientThatWritesNonsenseOverAllItSharesHarmsItselfAlone) {
+TEST(ShmWire, AClientThatOverwritesItsSharedMemoryHarmsOnlyItself) {
     const auto path = std::filesystem::temp_directory_path() / ("gnstor-shm-" + std::to_string(::getpid()));
     std::vector<std::unique_ptr<Child>> children;
     for (std::uint64_t seed = 1; seed <= 3; ++seed)
@@ -90,7 +90,7 @@ TEST(ShmWire, AClientThatWritesNonsenseOverAllItSharesHarmsItselfAlone) {
     std::printf("GN_COUNT shm_echoes_beside_nonsense=%llu\n", static_cast<unsigned long long>(echoes));
 }
 
-TEST(ShmWire, MemoryThatCouldBeTakenAwayOrIsNotThereIsRefused) {
+TEST(ShmWire, ShrinkableOrMissingMemoryIsRefused) {
     Node node;
     const auto nic = must(open_shm_nic(node.path));
     EXPECT_TRUE(nic->wants_shared_memory());
@@ -126,7 +126,7 @@ TEST(ShmWire, MemoryThatCouldBeTakenAwayOrIsNotThereIsRefused) {
     ::munmap(at, kBytes);
 }
 
-TEST(ShmWire, SocketsRefuseStrangersAndSayWhatIsWrong) {
+TEST(ShmWire, SocketsRefuseForeignPeersAndStateTheReason) {
     EXPECT_EQ(open_shm_nic("/nowhere/at/all").error().code, Errc::kNotFound);
     EXPECT_EQ(open_shm_nic(std::string(300, 'x')).error().code, Errc::kInvalidArgument);
     Node node;
@@ -195,7 +195,7 @@ bool send_with_two_files(int socket, const shm::Request& request, int file) {
     return ::sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof request);
 }
 
-TEST(ShmWire, DescriptorsThatNobodyAskedForAreClosed) {
+TEST(ShmWire, UnexpectedDescriptorsAreClosed) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     const shm::Descriptor theirs(ends[0]);
@@ -211,7 +211,7 @@ TEST(ShmWire, DescriptorsThatNobodyAskedForAreClosed) {
     EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(ShmWire, ASignalEndsNoWait) {
+TEST(ShmWire, ASignalDoesNotEndAWait) {
     int ends[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     const shm::Socket theirs{shm::Descriptor(ends[0])}, mine{shm::Descriptor(ends[1])};
@@ -233,7 +233,7 @@ TEST(ShmWire, ASignalEndsNoWait) {
     ASSERT_EQ(::sigaction(SIGUSR1, &before, nullptr), 0);
 }
 
-TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
+TEST(ShmWire, FilesWhosePagesCanBePunchedOutAreRefused) {
     constexpr std::size_t kBytes = std::size_t{2} << 20;
     const shm::Descriptor file(::memfd_create("gnstor-test", MFD_ALLOW_SEALING | MFD_HUGETLB));
     if (file.get() < 0) GTEST_SKIP() << "this kernel has no huge pages";
@@ -245,7 +245,7 @@ TEST(ShmWire, PagesThatCanBeTakenFromAFileWithoutShrinkingItAreRefused) {
     EXPECT_EQ(nic->share_memory(anywhere, kBytes, file.get()).error().code, Errc::kPermission);
 }
 
-TEST(ShmWire, RingsThatLieInEachOtherMakeTheNodeKeepNoMoreThanItSays) {
+TEST(ShmWire, OverlappingRingsDoNotMakeTheNodeKeepMoreThanItsLimit) {
     constexpr std::uint32_t kEntries = 32'768, kCqs = 64;
     Node node;
     const auto nic = must(open_shm_nic(node.path));
@@ -277,7 +277,7 @@ TEST(ShmWire, RingsThatLieInEachOtherMakeTheNodeKeepNoMoreThanItSays) {
     for (const CqNumber cq : rings) must(nic->destroy_completion_queue(cq));
 }
 
-TEST(ShmWire, WhatIsGivenBackIsNotTouchedAlsoWhereTheNodeEndsMeanwhile) {
+TEST(ShmWire, DeregisteredMemoryIsNotTouchedEvenIfTheNodeEndsMeanwhile) {
     Node node;
     auto client = std::make_unique<Client>(node.path);
     ASSERT_TRUE(client->echo(1));
@@ -296,7 +296,7 @@ TEST(ShmWire, WhatIsGivenBackIsNotTouchedAlsoWhereTheNodeEndsMeanwhile) {
     ended.get();
 }
 
-TEST(ShmWire, ANodeThatEndsTakesNothingFromTheClientAndItsNextLifeIsToldAllOfIt) {
+TEST(ShmWire, AfterANodeEndsItsSuccessorGetsAllOfTheClientsRegistrations) {
     Node node;
     auto client = std::make_unique<Client>(node.path);
     ASSERT_TRUE(client->echo(1));

@@ -74,7 +74,7 @@ CompletionFields flushed() {
     return fields;
 }
 
-TEST(Tickets, OfSeveralWritersNothingIsLostNothingComesTwiceAndEachOnesOrderIsKept) {
+TEST(Tickets, NoCompletionOfSeveralWritersIsLostOrDuplicatedAndEachWritersOrderIsKept) {
     constexpr std::uint32_t kWriters = 4;
     constexpr std::uint64_t kEach = 30'000;
     constexpr std::uint32_t kRoom = kEntries / kWriters;  // receives of each
@@ -111,7 +111,7 @@ TEST(Tickets, OfSeveralWritersNothingIsLostNothingComesTwiceAndEachOnesOrderIsKe
     gnstor::test::count("rdma_tickets_taken", kWriters * kEach);
 }
 
-TEST(Tickets, WhoComesLateOrWasAwayForManyLapsFindsTheFront) {
+TEST(Tickets, AWriterThatIsLateOrWasAwayForManyLapsFindsTheNextEntry) {
     Ring ring;
     CompletionQueue busy(ring.config()), idle(ring.config());
     ASSERT_TRUE(idle.write(receive_of(kFirst + 1, 0)));
@@ -149,7 +149,7 @@ class Before final : public simt::YieldHook {
     std::function<void()> act_;
 };
 
-TEST(Tickets, AWriterThatIsOvertakenAtAnyOfItsStepsTakesTheNextPlace) {
+TEST(Tickets, AWriterOvertakenAtAnyStepTakesTheNextEntry) {
     for (const std::uint32_t overtaken_by : {1u, 2u, kEntries - 1, kEntries, 5 * kEntries + 3})
         for (const bool from_full : {false, true})
             for (std::uint32_t atomic = 1; atomic <= 24; ++atomic) {
@@ -187,7 +187,7 @@ TEST(Tickets, AWriterThatIsOvertakenAtAnyOfItsStepsTakesTheNextPlace) {
 }
 
 // The owner of the ring looks at what a writer that ended has left, while lanes consume and others go on.
-TEST(Tickets, ACompletionThatIsConsumedAndWrittenOverWhileItIsLookedAtIsNeitherAHoleNorAnError) {
+TEST(Tickets, ACompletionOverwrittenWhileItIsReadIsNeitherAHoleNorAnError) {
     constexpr QpNumber kGone = kFirst + 9;
     std::uint32_t interrupted = 0;
     for (const bool counted : {false, true})
@@ -238,7 +238,7 @@ class Counting final : public simt::YieldHook {
     std::function<void()> also_;
 };
 
-TEST(Tickets, WhatAWriterDoesDoesNotGrowWithTheRingWhateverTheWordsSay) {
+TEST(Tickets, AWritersWorkIsIndependentOfTheRingSizeWhateverTheTickets) {
     constexpr std::uint32_t kMany = 1u << 18;
     SplitMix64 random(seed_from_environment(8));
     std::vector<std::uint64_t> words(kMany);
@@ -297,7 +297,7 @@ TEST(Tickets, WhatAWriterDoesDoesNotGrowWithTheRingWhateverTheWordsSay) {
 }
 #endif
 
-TEST(Tickets, AFullRingIsOverrunForWhoFindsItSoAndNothingIsWrittenOver) {
+TEST(Tickets, AWriterThatFindsTheRingFullReportsAnOverrunAndOverwritesNothing) {
     Ring ring;
     CompletionQueue one(ring.config()), other(ring.config());
     for (std::uint32_t i = 0; i < kEntries; ++i)
@@ -313,10 +313,10 @@ TEST(Tickets, AFullRingIsOverrunForWhoFindsItSoAndNothingIsWrittenOver) {
     EXPECT_EQ(next, kEntries);
     EXPECT_TRUE(other.write(receive_of(kFirst, 1)))
         << "there is room again, and it has not met the end of it";
-    EXPECT_FALSE(one.write(receive_of(kFirst, 1))) << "an overrun stays one";
+    EXPECT_FALSE(one.write(receive_of(kFirst, 1))) << "an overrun must persist";
 }
 
-TEST(Tickets, APlaceThatWasTakenAndNeverWrittenIsCompletedForWhoEnded) {
+TEST(Tickets, AnEntryReservedByAnEndedWriterIsCompletedForIt) {
     constexpr QpNumber kGone = kFirst + 9;
     SplitMix64 random(seed_from_environment(5));
     std::uint64_t holes = 0;
@@ -371,7 +371,7 @@ TEST(Tickets, APlaceThatWasTakenAndNeverWrittenIsCompletedForWhoEnded) {
     gnstor::test::count("rdma_tickets_holes", holes);
 }
 
-TEST(Tickets, AQueueIsSettledOnceNothingLiesOpenBeforeItsNewestCompletion) {
+TEST(Tickets, AQueueIsSettledOnceNoEntryBeforeItsNewestCompletionIsOpen) {
     // Also where the consumer's record, of 24 bits, begins anew.
     for (const std::uint64_t lap : {0u, 5u, (1u << 24) / kEntries - 1}) {
         Ring ring(lap * kEntries);
@@ -411,7 +411,7 @@ TEST(Tickets, AQueueIsSettledOnceNothingLiesOpenBeforeItsNewestCompletion) {
     }
 }
 
-TEST(Tickets, WordsThatAreWrittenOverEndTheQueueAndNothingElse) {
+TEST(Tickets, OverwrittenTicketsEndOnlyTheirOwnQueue) {
     SplitMix64 random(seed_from_environment(6));
     auto ring = std::make_unique<Ring>();
     std::uint32_t taken = 0, ended = 0;

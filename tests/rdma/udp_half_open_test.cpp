@@ -37,7 +37,7 @@ class UdpHalfOpen : public ::testing::Test {
     Acceptor acceptor;
 };
 
-TEST_F(UdpHalfOpen, AQueuePairGoesWithoutTheLeaveOfThePeerThatItWasAcceptedFor) {
+TEST_F(UdpHalfOpen, AnAcceptedQueuePairIsDestroyedWithoutWaitingForItsPeer) {
     KeepingSink sink;
     const QpNumber qp = must(nic->create_offload_queue_pair(sink));
     const roce::CmMessage reply = accept_with(qp);
@@ -53,7 +53,7 @@ TEST_F(UdpHalfOpen, AQueuePairGoesWithoutTheLeaveOfThePeerThatItWasAcceptedFor) 
     if (!gone.ok()) must(nic->destroy_queue_pair(qp, 60'000));
 }
 
-TEST_F(UdpHalfOpen, APlainQueuePairWhosePeerThinksBetterOfItCanBeUsedAgain) {
+TEST_F(UdpHalfOpen, AQueuePairWhosePeerWithdrawsItsRequestCanBeUsedAgain) {
     ReceiveCq cq(*nic, 6);
     End end(*nic, cq);
     peer.send(RawPeer::answer(accept_with(end.qpn), roce::CmKind::kReject));

@@ -223,7 +223,7 @@ TEST_P(UdpNic, MoreMessagesThanTheSinkHoldsWaitAtTheSender) {
     must(b.nic->destroy_queue_pair(offload));
 }
 
-TEST_P(UdpNic, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
+TEST_P(UdpNic, RemotePeersCannotAccessMemoryBehindAnOffloadOrInvalidateItsKeys) {
     End y(*b.nic, *b.cq);
     const auto there = mlx5::make_remote(reinterpret_cast<std::uint64_t>(y.payload.data()), y.keys.rkey);
     y.payload[0] = std::byte{7};
@@ -250,7 +250,7 @@ TEST_P(UdpNic, NobodyReachesMemoryBehindAnOffloadOrTakesItsKeysAway) {
         << "the key is as good as before";
 }
 
-TEST_P(UdpNic, AWindowUnderAWrongKeyIsToldAndTakesTheConnectionDown) {
+TEST_P(UdpNic, AWindowWithAWrongKeyIsReportedAndFailsTheConnection) {
     WindowSink sink;
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
     End x(*a.nic, *a.cq);
@@ -268,7 +268,7 @@ TEST_P(UdpNic, AWindowUnderAWrongKeyIsToldAndTakesTheConnectionDown) {
     must(b.nic->destroy_queue_pair(offload));
 }
 
-TEST_P(UdpNic, QueuePairsAreDestroyedInTheMiddleOfTheirTrafficAndOthersGoOn) {
+TEST_P(UdpNic, QueuePairsAreDestroyedDuringTrafficAndOthersContinue) {
     End steady_x(*a.nic, *a.cq), steady_y(*b.nic, *b.cq);
     join_udp(a, steady_x.qpn, b, steady_y.qpn);
     for (std::uint32_t round = 0; round < 20; ++round) {
@@ -306,7 +306,7 @@ TEST_P(UdpNic, QueuePairsAreDestroyedInTheMiddleOfTheirTrafficAndOthersGoOn) {
     }
 }
 
-TEST_P(UdpNic, AMessageKeepsItsMemoryUntilTheSinkLetsGoOfIt) {
+TEST_P(UdpNic, AMessageKeepsItsMemoryUntilTheSinkReleasesIt) {
     WindowSink sink;
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
     End x(*a.nic, *a.cq);
@@ -325,7 +325,7 @@ TEST_P(UdpNic, AMessageKeepsItsMemoryUntilTheSinkLetsGoOfIt) {
     must(destroyed.get());
 }
 
-TEST_P(UdpNic, WhatIsDisconnectedWhileItConnectsStaysDisconnected) {
+TEST_P(UdpNic, AQueuePairDisconnectedWhileItConnectsStaysDisconnected) {
     WindowSink sink;
     const QpNumber offload = must(b.nic->create_offload_queue_pair(sink));
     End x(*a.nic, *a.cq);
@@ -354,7 +354,7 @@ TEST_P(UdpNic, WhatIsDisconnectedWhileItConnectsStaysDisconnected) {
     must(b.nic->destroy_queue_pair(offload));
 }
 
-TEST_P(UdpNic, ANicThatIsClosedWhileItListensIsNotAskedAnyMore) {
+TEST_P(UdpNic, ANicClosedWhileItListensGetsNoMoreRequests) {
     End x(*a.nic, *a.cq);
     Acceptor acceptor;
     std::atomic<std::uint32_t> asked{0};
@@ -371,7 +371,7 @@ TEST_P(UdpNic, ANicThatIsClosedWhileItListensIsNotAskedAnyMore) {
     EXPECT_EQ(asked.load(), 1u);
 }
 
-TEST(UdpNicAlone, APeerThatDiesTakesItsConnectionsDownInBoundedTime) {
+TEST(UdpNicAlone, ConnectionsOfADeadPeerEndInBoundedTime) {
     Machine a(gnstor::test::loopback_address(2));
     End* x = nullptr;
     std::unique_ptr<End> kept;
@@ -386,7 +386,7 @@ TEST(UdpNicAlone, APeerThatDiesTakesItsConnectionsDownInBoundedTime) {
     kept.reset();
 }
 
-TEST(UdpNicAlone, WrongAddressesServicesAndPeersAreRefusedWithWords) {
+TEST(UdpNicAlone, WrongAddressesServicesAndPeersAreRefusedWithAnErrorMessage) {
     const auto reactor = must(Reactor::start("m"));
     for (const char* address : {"", "node-a", "127.0.0.1:4791", "256.0.0.1", "fe80::zz"}) {
         const auto opened = UdpWire::open({.address = address, .port = kTestRocePort}, *reactor);

@@ -63,7 +63,7 @@ TEST(Copy, ALaneAloneCopiesEveryByteAndNoOther) {
 }
 
 // The GPU's paths, run here rank after rank; a lone lane (size 1) walks line by line.
-TEST(Copy, TheSharesOfAllRanksMakeTheWhole) {
+TEST(Copy, TheSharesOfAllRanksCoverTheWhole) {
     Field field(test::run_seed());
     std::uint64_t done = 0;
     for (const std::uint32_t size : {1u, 2u, 7u, 31u, 32u}) {

@@ -69,7 +69,7 @@ struct GroupsKernel {
     }
 };
 
-TEST_F(GpuLanes, GroupsAnswerAsOnTestWarps) {
+TEST_F(GpuLanes, GroupsBehaveAsOnTestWarps) {
     auto memory = std::move(DeviceMemory::allocate(sizeof(Failures), LanesKind::kGpu)).value();
     const auto result = launch(LanesKind::kGpu, 64, 256, GroupsKernel{memory.lane_as<Failures>()});
     ASSERT_TRUE(result.ok()) << result.error().message;
@@ -188,7 +188,7 @@ struct CrcKernel {
     }
 };
 
-TEST_F(GpuLanes, ChecksumsAreTheHosts) {
+TEST_F(GpuLanes, ChecksumsEqualTheHosts) {
     auto data = std::move(PinnedMemory::map(64 * 512, LanesKind::kGpu)).value();
     auto crcs = std::move(DeviceMemory::allocate(64 * 4, LanesKind::kGpu)).value();
     SplitMix64 random(2);

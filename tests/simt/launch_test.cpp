@@ -76,7 +76,7 @@ TEST(Launch, ALaneThatThrowsIsAnError) {
     EXPECT_NE(result.error().message.find("lane five"), std::string::npos);
 }
 
-TEST(Launch, GridsThatMakeNoSenseAreRefused) {
+TEST(Launch, InvalidGridsAreRefused) {
     EXPECT_EQ(launch(LanesKind::kCpu, 0, 1, Nothing{}).error().code, Errc::kInvalidArgument);
     EXPECT_EQ(launch(LanesKind::kCpu, 1, 0, Nothing{}).error().code, Errc::kInvalidArgument);
     EXPECT_EQ(launch(LanesKind::kCpu, 1, 1025, Nothing{}).error().code, Errc::kInvalidArgument);

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kHuge = std::size_t{2} << 20;
 
-TEST(PinnedRange, PartsLieBehindEachOtherAndAreZeroed) {
+TEST(PinnedRange, PartsAreConsecutiveAndZeroed) {
     std::size_t parts = 0;
     for (const bool huge : {false, true})
         for (const std::size_t part : {std::size_t{256} << 10, kHuge, 2 * kHuge}) {
@@ -33,7 +33,7 @@ TEST(PinnedRange, PartsLieBehindEachOtherAndAreZeroed) {
     std::printf("  %zu parts\n", parts);
 }
 
-TEST(PinnedRange, BeginsWhereAHugePageMayIfTheyAreWanted) {
+TEST(PinnedRange, IsAlignedForHugePagesIfRequested) {
     for (std::size_t i = 1; i <= 16; ++i) {
         const auto range =
             PinnedRange::reserve(i * 4096 + kHuge, LanesKind::kCpu, {.huge_pages = true}).value();

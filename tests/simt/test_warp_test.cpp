@@ -98,7 +98,7 @@ TEST(TestWarp, SyncMakesEarlierWritesVisibleToTheGroup) {
     }
 }
 
-TEST(TestWarp, AReleaseHandsPlainMemoryToWhoeverAcquires) {
+TEST(TestWarp, AReleaseMakesPlainMemoryVisibleToAnAcquirer) {
     struct Box {
         std::uint64_t payload = 0;
         std::uint32_t ready = 0;
@@ -211,7 +211,7 @@ TEST(TestWarp, ReadModifyWritesOfManyWarpsLoseNothing) {
     }
 }
 
-TEST(TestWarp, LanesThatLeaveDropOutOfLaterMeetings) {
+TEST(TestWarp, ExitedLanesTakeNoPartInLaterCollectives) {
     for (const std::uint32_t w : kWidths) {
         for (std::uint64_t seed = 0; seed < 5; ++seed) {
             LaneChecks checks;
@@ -268,7 +268,7 @@ TEST(TestWarp, DivergedLanesFormGroupsOfTheirOwnSide) {
     }
     test::count("simt_groups_gathered", gatherings);
     test::count("simt_groups_split", splits);
-    EXPECT_GT(splits, 0u) << "active() never returned less than who came by";
+    EXPECT_GT(splits, 0u) << "active() never returned fewer lanes than the warp has";
 }
 
 TEST(TestWarp, BlocksAndWarpsAreNumberedAsOnAGpu) {
@@ -321,7 +321,7 @@ TEST(BrokenKernel, LanesThatWaitForEachOtherAreReported) {
     EXPECT_NE(why.find("wait for each other"), std::string::npos) << why;
 }
 
-TEST(BrokenKernel, AShuffleFromALaneThatIsNotThereIsReported) {
+TEST(BrokenKernel, AShuffleFromAnAbsentLaneIsReported) {
     EXPECT_NE(failure_of(4, [](Lane lane) { (void)warp(lane).shfl(1, 9); }).find("shfl"), std::string::npos);
     EXPECT_NE(failure_of(2, [](Lane lane) { (void)warp(lane).shfl(1, 40); }).find("shfl"), std::string::npos);
 }
@@ -353,7 +353,7 @@ TEST(BrokenKernel, TheReportNamesTheSeed) {
     EXPECT_NE(failure_of(2, [](Lane lane) { (void)warp(lane).shfl(1, 31); }).find("seed"), std::string::npos);
 }
 
-TEST(TestWarp, RefusesSizesThatMakeNoSense) {
+TEST(TestWarp, RefusesInvalidSizes) {
     const auto nothing = [](Lane) {};
     EXPECT_FALSE(run_test_warps({.warps = 1, .lanes = 0}, nothing).ok());
     EXPECT_FALSE(run_test_warps({.warps = 1, .lanes = 33}, nothing).ok());
@@ -361,7 +361,7 @@ TEST(TestWarp, RefusesSizesThatMakeNoSense) {
     EXPECT_FALSE(run_test_warps({.warps = 1000, .lanes = 32}, nothing).ok());
 }
 
-TEST(CpuLane, AWarpOfOneNeedsNobody) {
+TEST(CpuLane, AWarpOfOneLaneNeverWaits) {
     const Lane lane;
     const MaskGroup g = warp(lane);
     EXPECT_EQ(g.size(), 1u);

@@ -52,7 +52,7 @@ class Admin : public ::testing::Test {
     std::vector<std::byte> data;
 };
 
-TEST_F(Admin, AWriteProtectedNamespaceSaysSoInIdentifyAndHealth) {
+TEST_F(Admin, AWriteProtectedNamespaceIsReportedInIdentifyAndHealth) {
     const auto attributes = [&] {
         EXPECT_EQ(run(AdminOpcode::kIdentify, 1, 0).status, Status::kSuccess);
         return as<nvme::IdentifyNamespace>().nsattr;
@@ -123,7 +123,7 @@ TEST_F(Admin, NamespaceListAndDescriptorsNameTheOneNamespace) {
     EXPECT_EQ(data[52], std::byte{0}) << "a zero ends the list";
 }
 
-TEST_F(Admin, WhatTheNvmCommandSetAndNamespacesOfAnySetAreSaidToBe) {
+TEST_F(Admin, IdentifyForTheNvmCommandSetAndForAnyNamespace) {
     constexpr std::uint32_t kZoned = 2u << 24;
     ASSERT_EQ(run(AdminOpcode::kIdentify, 0, 6).status, Status::kSuccess);
     EXPECT_EQ(as<nvme::IdentifyControllerNvm>().dmrl, 0) << "no limits but those of Identify Controller";
@@ -169,7 +169,7 @@ TEST_F(Admin, UnknownIdentifyLogAndFeatureAreRefusedForEveryValue) {
     EXPECT_GE(refused, 500);
 }
 
-TEST_F(Admin, HealthAndErrorLogsTellWhatHappened) {
+TEST_F(Admin, HealthAndErrorLogsRecordEvents) {
     Command failed{};
     failed.command_id = 77;
     failed.cdw10 = 5;
@@ -189,7 +189,7 @@ TEST_F(Admin, HealthAndErrorLogsTellWhatHappened) {
     EXPECT_EQ(nvme::from_field(static_cast<std::uint16_t>(e[0].status >> 1)), Status::kAccessDenied);
 }
 
-TEST_F(Admin, AvailableSpareIsWhatBadUnitsHaveLeftAndLittleOfItIsAWarning) {
+TEST_F(Admin, AvailableSpareShrinksWithBadUnitsAndTooLittleIsAWarning) {
     const auto health = [&](std::uint64_t data_pages, std::uint64_t data_pages_new) {
         counters.data_pages = data_pages;
         counters.data_pages_new = data_pages_new;
@@ -242,7 +242,7 @@ TEST_F(Admin, FeaturesKeepWhatWasSet) {
     EXPECT_EQ(run(AdminOpcode::kGetFeatures, 0, 0x0B).dw0, 0x1FFu);
 }
 
-TEST_F(Admin, AChangedNamespaceIsListedUntilItsHostHasReadThat) {
+TEST_F(Admin, AChangedNamespaceIsListedUntilItsHostHasReadTheLog) {
     constexpr std::uint32_t kPage = 4u | (1023u << 16), kRetain = 1u << 15;
     EXPECT_EQ(run(AdminOpcode::kGetLogPage, 0xFFFFFFFF, kPage).status, Status::kInvalidLogPage)
         << "of a drive, whose namespace never changes";

@@ -88,7 +88,7 @@ TEST(Arbiter, UrgentQueuesAreServedBeforeAnyOther) {
     EXPECT_NEAR(static_cast<double>(s.served[0]), static_cast<double>(s.served[2]), 16);
 }
 
-TEST(Arbiter, AClassWithoutWorkSavesNoShares) {
+TEST(Arbiter, AnIdleClassAccumulatesNoShares) {
     Arbiter arbiter;
     arbiter.add(0, Priority::kHigh);
     arbiter.add(1, Priority::kLow);
@@ -99,7 +99,8 @@ TEST(Arbiter, AClassWithoutWorkSavesNoShares) {
         served[queue] += limit;
         return limit;
     };
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(arbiter.run(256, fetch), 256u) << "low alone has all of it";
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(arbiter.run(256, fetch), 256u) << "the only class with work must get the whole budget";
     served[1] = 0;
     high_has_work = true;
     for (int i = 0; i < 100; ++i) arbiter.run(160, fetch);
@@ -113,7 +114,7 @@ TEST(Arbiter, FeatureValuesComeBackAsTheyWereSet) {
     EXPECT_EQ(ArbitrationWeights{}.encode(), 0x07030104u);
 }
 
-TEST(Arbiter, QueuesThatGoLeaveTheOthersTheirTurns) {
+TEST(Arbiter, DeletedQueuesDoNotAffectTheTurnsOfOthers) {
     Saturated s;
     for (std::uint32_t q = 0; q < 3; ++q) s.arbiter.add(q, Priority::kMedium);
     s.run(24);

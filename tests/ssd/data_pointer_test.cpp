@@ -81,7 +81,7 @@ TEST_F(DataPointer, TheSglMustBeOneDataBlockOfTheRightLength) {
               Status::kDataTransferError);
 }
 
-TEST_F(DataPointer, NothingAboveMdtsIsTaken) {
+TEST_F(DataPointer, TransfersAboveMdtsAreRefused) {
     EXPECT_EQ(check(io(IoOpcode::kRead, 257, buffer.data(), 257 * 4096)), Status::kInvalidField);
     EXPECT_EQ(check(io(IoOpcode::kWrite, 65536, buffer.data(), 65536u * 4096 - 1)), Status::kInvalidField);
 }
@@ -110,7 +110,7 @@ TEST_F(DataPointer, SectorReadsStayInsideTheirBlock) {
     EXPECT_EQ(check(c), Status::kInvalidField) << "sectors of one block only";
 }
 
-TEST_F(DataPointer, TrimsNeedTheirRangesAndMayBringMore) {
+TEST_F(DataPointer, TrimsNeedTheirRangeListAndMaySendALongerBuffer) {
     Command c = nvme::encode_trim({}, 3);
     std::span<std::byte> data;
     for (const std::uint32_t bytes : {0u, 16u, 47u}) {

@@ -65,7 +65,7 @@ DeviceFacts facts_of(const fs::path& path, const KernelView& kernel = {}) {
     return facts.ok() ? *facts : DeviceFacts{};
 }
 
-TEST(DeviceGuard, FindsSignaturesAndWipesThemSoThatNoneIsLeft) {
+TEST(DeviceGuard, FindsSignaturesAndWipesAllOfThem) {
     if (!knows_signatures()) GTEST_SKIP() << "built without libblkid";
     const Scratch scratch;
     for (const Signature& s : kSignatures) {
@@ -105,7 +105,7 @@ TEST(DeviceGuard, AStoreIsASignatureToo) {
     EXPECT_FALSE(facts.block_device);
 }
 
-TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
+TEST(DeviceGuard, AFileIsOverwrittenOnlyWithForceAndAnEmptyOneAlways) {
     DeviceFacts file;
     EXPECT_TRUE(allow_format(file, "f", {}).ok());
     file.bytes = 5;
@@ -113,12 +113,12 @@ TEST(DeviceGuard, AFileIsOverwrittenByForceAloneAndAnEmptyOneAlways) {
     EXPECT_TRUE(allow_format(file, "f", {.force = true, .device_serial = ""}).ok());
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = "S"}).error().code,
               Errc::kInvalidArgument)
-        << "a serial number that nobody looks at is not taken";
+        << "a serial number that is not compared must be refused";
     file.in_use = {"it is used as swap"};
     EXPECT_EQ(allow_format(file, "f", {.force = true, .device_serial = ""}).error().code, Errc::kBusy);
 }
 
-TEST(DeviceGuard, ADeviceWithSomethingOnItNeedsForceAndItsOwnSerialNumber) {
+TEST(DeviceGuard, ADeviceWithContentsNeedsForceAndItsSerialNumber) {
     DeviceFacts device;
     device.block_device = true;
     device.bytes = kImageBytes;
@@ -147,15 +147,15 @@ TEST(DeviceGuard, ADeviceWithSomethingOnItNeedsForceAndItsOwnSerialNumber) {
     EXPECT_EQ(code(true, ""), "exists") << "no serial number, no force";
     device.signatures.clear();
     device.signatures_known = false;
-    EXPECT_EQ(code(false, ""), "exists") << "cannot tell what the device contains";
+    EXPECT_EQ(code(false, ""), "exists") << "contents of unknown kind need force";
     device.signatures_known = true;
     device.serial = "S1";
     device.in_use = {"it is mounted at /home"};
     EXPECT_EQ(allow_format(device, "/dev/sda", {true, "S1"}).error().code, Errc::kBusy)
-        << "nothing opens what is in use";
+        << "a device in use must not be opened";
 }
 
-TEST(DeviceGuard, WhatIsNeitherFileNorBlockDeviceIsRefused) {
+TEST(DeviceGuard, APathThatIsNeitherFileNorBlockDeviceIsRefused) {
     EXPECT_EQ(inspect_device("/dev/null").error().code, Errc::kInvalidArgument);
     EXPECT_EQ(inspect_device("/").error().code, Errc::kInvalidArgument);
     EXPECT_EQ(inspect_device("/nonexistent/device").error().code, Errc::kNotFound);
@@ -191,10 +191,10 @@ class Kernel {
     std::string number_;
 };
 
-TEST(DeviceGuard, WhatTheKernelSaysOfADeviceIsHeard) {
+TEST(DeviceGuard, UsersOfADeviceThatTheKernelListsAreReported) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     const Kernel kernel(scratch, loop.number());
     const auto in_use = [&] {
         const DeviceFacts facts = facts_of(loop.path(), kernel.view);
@@ -222,7 +222,7 @@ TEST(DeviceGuard, WhatTheKernelSaysOfADeviceIsHeard) {
 TEST(DeviceGuard, TheSerialNumberIsTheDisksAlsoForAPartition) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     Kernel kernel(scratch, loop.number());
     EXPECT_EQ(facts_of(loop.path(), kernel.view).serial, "");
     Kernel::write(kernel.disk / "wwid", "naa.5000\n");
@@ -242,7 +242,7 @@ TEST(DeviceGuard, TheSerialNumberIsTheDisksAlsoForAPartition) {
 TEST(DeviceGuard, ADeviceThatIsOpenExclusivelyIsInUse) {
     const Scratch scratch;
     const LoopDevice loop(scratch / "backing", kImageBytes);
-    if (loop.path().empty()) GTEST_SKIP() << "no loop devices here";
+    if (loop.path().empty()) GTEST_SKIP() << "this machine has no loop devices";
     const DeviceFacts before = facts_of(loop.path());
     EXPECT_TRUE(before.block_device);
     EXPECT_EQ(before.bytes, kImageBytes);

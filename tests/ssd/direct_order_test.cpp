@@ -234,10 +234,10 @@ TEST(DirectOrder, AKillAtAnyMomentLeavesWholePagesInOrderAndEverythingThatASyncH
                 static_cast<unsigned long long>(lost), static_cast<unsigned long long>(base));
     std::printf("GN_COUNT ssd_direct_kills=%llu\n", static_cast<unsigned long long>(kills));
     EXPECT_GE(kills, 300u);
-    EXPECT_GE(lost, 300u) << "kills that lose nothing prove nothing";
+    EXPECT_GE(lost, 300u) << "too few kills lost unsynced pages, so the test covers too little";
 }
 
-TEST(DirectOrder, APageWriteThatFailsIsTriedOnceMoreAndNothingIsLost) {
+TEST(DirectOrder, AFailedPageWriteIsRetriedOnceAndNothingIsLost) {
     Rig rig(3);
     rig.control.fail_next = 3;
     for (std::uint32_t p = 0; p < 5; ++p) ASSERT_EQ(program(*rig, p, p + 1), FlashStatus::kOk);
@@ -253,7 +253,7 @@ TEST(DirectOrder, APageWriteThatFailsIsTriedOnceMoreAndNothingIsLost) {
     }
 }
 
-TEST(DirectOrder, AFailedSyncFailsAllLaterOnesAndReadsGoOn) {
+TEST(DirectOrder, AFailedSyncFailsAllLaterSyncsAndReadsContinue) {
     Rig rig(4);
     ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
     rig.control.fail_syncs = true;
@@ -269,7 +269,7 @@ TEST(DirectOrder, AFailedSyncFailsAllLaterOnesAndReadsGoOn) {
     EXPECT_EQ(to, page_of(1));
 }
 
-TEST(DirectOrder, ARecordWriteThatFailsIsTriedOnceMore) {
+TEST(DirectOrder, AFailedRecordWriteIsRetriedOnce) {
     Rig rig(5);
     ASSERT_EQ(program(*rig, 0, 1), FlashStatus::kOk);
     ASSERT_EQ(rig->sync_begin(SyncLevel::kKill), FlashStatus::kOk);
@@ -277,7 +277,7 @@ TEST(DirectOrder, ARecordWriteThatFailsIsTriedOnceMore) {
     EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "its record follows";
     rig.control.fail_next = 1;
     rig.control.queue->release(2);  // both copies
-    EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "and again";
+    EXPECT_EQ(rig->sync_poll(), SyncState::kBusy) << "the sync must still be busy";
     rig.control.queue->release(1);
     EXPECT_EQ(rig->sync_poll(), SyncState::kDone);
     rig.open();

@@ -206,7 +206,7 @@ void undo_erasure_of_last_line(const std::filesystem::path& path) {
         ASSERT_TRUE(write_all(fd.get(), &oob, sizeof oob, view->record_offset(last) + copy));
 }
 
-TEST(DriveKill, WhatAKilledDirectDriveLeftIsNoDamageToAMappedOneNorToACheck) {
+TEST(DriveKill, AStoreOfAKilledDirectDriveIsNotDamagedForAMappedDriveOrACheck) {
     const Scratch scratch(direct_place());
     const auto path = scratch / "s";
     const pid_t pid = ::fork();

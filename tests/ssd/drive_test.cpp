@@ -88,7 +88,7 @@ TEST_P(AnyDrive, WritesReadsSectorsFlushesTrimsAndZeroes) {
     EXPECT_EQ(n.flushes, 1u);
 }
 
-TEST_P(AnyDrive, RefusesMalformedAndForbiddenCommandsAndGoesOn) {
+TEST_P(AnyDrive, RefusesMalformedAndForbiddenCommandsAndContinuesToServe) {
     rig.grant();
     rig.add_volume();
     std::vector<std::byte> page(nvme::kBlockBytes);
@@ -143,7 +143,7 @@ TEST_P(AnyDrive, RefusesMalformedAndForbiddenCommandsAndGoesOn) {
     EXPECT_TRUE(rig.drive->delete_queue(guest).ok());
 }
 
-TEST_P(AnyDrive, OfVendorCommandsAClientsQueueMayGiveTheFloorOfAVolumeThatItWritesAndNothingElse) {
+TEST_P(AnyDrive, AClientsQueueMaySendOnlyTheVendorCommandThatRaisesTheFloorOfItsOwnVolume) {
     rig.grant();
     rig.add_volume();
     NvmeQueue* writer = rig.drive->create_queue(0, 4, kWriter, Priority::kMedium, false).value();
@@ -154,7 +154,8 @@ TEST_P(AnyDrive, OfVendorCommandsAClientsQueueMayGiveTheFloorOfAVolumeThatItWrit
     floor.cdw10 = kVolume;
     floor.cdw11 = 1;  // epoch
     floor.cdw12 = 40;
-    EXPECT_EQ(call(*guest, *rig.reactor, floor).result(), Status::kAccessDenied) << "not its volume";
+    EXPECT_EQ(call(*guest, *rig.reactor, floor).result(), Status::kAccessDenied)
+        << "a client must not raise the floor of another client's volume";
     rig.sequence = 39;
     std::vector<std::byte> page(nvme::kBlockBytes);
     EXPECT_EQ(rig.write(0, page), Status::kSuccess) << "a refused floor changes nothing";
@@ -253,7 +254,7 @@ TEST_P(AnyDrive, DeepQueuesOfEveryPriorityAreServedAndNeverOverrun) {
     EXPECT_EQ(rig.drive->counters().reads, 8 * kEach) << "commands issued are commands executed";
 }
 
-TEST_P(AnyDrive, EventRequestsAreHeldAbortedAndGivenBack) {
+TEST_P(AnyDrive, EventRequestsAreHeldAbortedAndReturned) {
     Command aer{};
     aer.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
     aer.flags = nvme::kFlagsSgl;
@@ -339,7 +340,7 @@ TEST(Drive, OneFlippedByteIsAReadErrorOfThatBlockAlone) {
     EXPECT_GE(rig.drive->counters().media_errors, 1u);
 }
 
-TEST(Drive, WhoseTermNobodyCanFollowObeysAgainWhenItIsReset) {
+TEST(Drive, WithAnUnreachableTermAcceptsCommandsAgainAfterItsReset) {
     Scratch scratch;
     const auto path = scratch / "s";
     DriveRig rig(in_file(path));
@@ -383,7 +384,7 @@ TEST(Drive, ReportsAWriteCacheOnlyWhenItsFileIsNotSynchronized) {
     }
 }
 
-TEST(Drive, RefusesOptionsThatCannotBe) {
+TEST(Drive, RefusesImpossibleOptions) {
     auto reactor = Reactor::start("test-drive").value();
     const auto code = [&](const DriveOptions& o) {
         const auto r = Drive::open(o, *reactor);
@@ -403,7 +404,7 @@ TEST(Drive, RefusesOptionsThatCannotBe) {
     EXPECT_EQ(rig.drive->delete_queue(&stranger).error().code, Errc::kNotFound);
 }
 
-TEST(Drive, DeletingAQueueInTheMiddleOfTrafficLeavesTheOthersAlone) {
+TEST(Drive, DeletingAQueueDuringTrafficDoesNotAffectOthers) {
     DriveRig rig(memory());
     rig.grant();
     rig.add_volume();

@@ -78,7 +78,8 @@ TEST(FaultFlash, UnreadablePagesFailTheirReadsAloneAndCorrectedOnesGiveTheirData
     EXPECT_EQ(flash->copy_back(1, 64, oob, crcs), FlashStatus::kUncorrectable);
     EXPECT_EQ(flash->read_oob(64, oob), FlashStatus::kOk);
     EXPECT_EQ(oob.kind, PageKind::kErased) << "nothing was programmed";
-    EXPECT_EQ(flash->read_oob(6, oob), FlashStatus::kOk) << "an erased record is no lost one";
+    EXPECT_EQ(flash->read_oob(6, oob), FlashStatus::kOk)
+        << "the record of an erased page must not be reported as lost";
     EXPECT_GE(flash->counters().uncorrectable, 2u);
     EXPECT_EQ(flash->counters().lost_records, 1u);
     EXPECT_EQ(flash->counters().corrected, 1u);
@@ -121,7 +122,7 @@ TEST(FaultFlash, RatesAreMetAndUnreadablePagesStayUnreadableUntilTheirUnitIsOpen
     auto later = MemoryFlash::create(kGeometry).value();
     ASSERT_EQ(fill(*later, 1), kGeometry.pages());
     FaultFlash restarted(std::move(later), plan);
-    EXPECT_EQ(unreadable_pages(restarted), first) << "and after a restart";
+    EXPECT_EQ(unreadable_pages(restarted), first) << "the same pages must be unreadable after a restart";
     for (std::uint32_t u = 0; u < kGeometry.units; ++u) ASSERT_EQ(restarted.erase(u), FlashStatus::kOk);
     ASSERT_EQ(fill(restarted, 2), kGeometry.pages());
     EXPECT_NE(unreadable_pages(restarted), first) << "not beyond the erasure of its unit";
@@ -162,7 +163,7 @@ TEST(FaultFlash, AnEmptyPlanChangesNothing) {
     EXPECT_EQ(fault_counters(parts).corrected, 1u);
 }
 
-TEST(FaultFlash, ADriveReadsWhatNeededCorrection) {
+TEST(FaultFlash, ADriveReturnsTheDataOfCorrectedPages) {
     DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};
     o.faults.corrected_ppm = 1'000'000;
     testing::DriveRig rig(o);
@@ -175,7 +176,7 @@ TEST(FaultFlash, ADriveReadsWhatNeededCorrection) {
     EXPECT_EQ(to, page);
 }
 
-TEST(FaultFlash, BadUnitsUseTheDrivesSpareUpAsItsHealthLogSays) {
+TEST(FaultFlash, BadUnitsConsumeTheSpareShownInTheHealthLog) {
     int before = 101;
     for (std::uint32_t bad = 0; before != 0; ++bad) {
         DriveOptions o{.capacity_bytes = 4u << 20, .file = {}, .pages_per_unit = 64, .serial = ""};

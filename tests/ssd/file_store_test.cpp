@@ -77,7 +77,7 @@ TEST(FileStore, IsNotOpenedTwice) {
     EXPECT_TRUE(FileStore::open(scratch / "s").ok());
 }
 
-TEST(FileStore, CreationRefusesATakenNameAndLeavesNothingBehind) {
+TEST(FileStore, CreationRefusesAnExistingNameAndLeavesNoFileBehind) {
     Scratch scratch;
     { auto store = FileStore::create(scratch / "s", small()).value(); }
     const auto again = FileStore::create(scratch / "s", small());
@@ -95,7 +95,7 @@ TEST(FileStore, CreationRefusesATakenNameAndLeavesNothingBehind) {
     EXPECT_EQ(files, 1);
 }
 
-TEST(FileStore, RefusesWhatIsNoStoreWithASentenceOfItsOwn) {
+TEST(FileStore, RefusesFilesThatAreNoStoreWithASpecificError) {
     Scratch scratch;
     const auto path = scratch / "s";
     EXPECT_NE(refusal(path, Errc::kNotFound).find("cannot open the store"), std::string::npos);
@@ -205,7 +205,7 @@ TEST(FileStore, ACleanCloseNamesTheMetadataSoThatAnOlderOneIsRefused) {
     EXPECT_EQ(StoreFile::open_for_use(path, anyhow).value()->load(), first);
 }
 
-TEST(FileStore, AStoreThatIsOpenOrWasKilledStillKnowsTheMetadataOfItsLastClose) {
+TEST(FileStore, AnOpenOrKilledStoreStillKnowsTheMetadataOfItsLastClose) {
     Scratch scratch;
     const auto path = scratch / "s";
     closed_with_two(path, std::vector<std::byte>(300, std::byte{1}));
@@ -217,7 +217,7 @@ TEST(FileStore, AStoreThatIsOpenOrWasKilledStillKnowsTheMetadataOfItsLastClose) 
     EXPECT_EQ(StoreView::open(path).value()->metadata_missing(), 2u);
 }
 
-TEST(FileStore, ARecoveryWithOlderMetadataThatDidNotEndLeavesTheStoreRefused) {
+TEST(FileStore, AnInterruptedRecoveryWithOlderMetadataLeavesTheStoreRefused) {
     Scratch scratch;
     const auto path = scratch / "s";
     const std::vector<std::byte> first(300, std::byte{1});
@@ -256,7 +256,7 @@ struct OlderMetadata {
     BootRequest anyhow;
 };
 
-TEST(FileStore, ARecoveryWhoseOlderMetadataRotsBeforeItsEndWritesNothingOverIt) {
+TEST(FileStore, ARecoveryWhoseOlderMetadataBecomesCorruptDoesNotOverwriteIt) {
     const OlderMetadata damaged;
     {
         const auto store = StoreFile::open_for_use(damaged.path, damaged.anyhow).value();
@@ -270,7 +270,7 @@ TEST(FileStore, ARecoveryWhoseOlderMetadataRotsBeforeItsEndWritesNothingOverIt) 
     EXPECT_EQ(StoreFile::open_for_use(damaged.path, damaged.anyhow).value()->load(), damaged.first);
 }
 
-TEST(FileStore, MetadataThatIsStoredWhileNoCopyCanBeReadSparesTheOneThatWasGood) {
+TEST(FileStore, MetadataStoredWhileNoCopyIsReadableDoesNotOverwriteTheLastGoodOne) {
     const OlderMetadata damaged;
     {
         const auto store = StoreFile::open_for_use(damaged.path, damaged.anyhow).value();
@@ -283,7 +283,7 @@ TEST(FileStore, MetadataThatIsStoredWhileNoCopyCanBeReadSparesTheOneThatWasGood)
     EXPECT_EQ(slots[1].bytes, 500u);
 }
 
-TEST(FileStore, MetadataThatRotsWhileTheStoreIsServedIsNotSignedAtItsClose) {
+TEST(FileStore, MetadataThatBecomesCorruptWhileServedIsNotConfirmedByTheClose) {
     Scratch scratch;
     const auto path = scratch / "s";
     {
@@ -298,7 +298,7 @@ TEST(FileStore, MetadataThatRotsWhileTheStoreIsServedIsNotSignedAtItsClose) {
     EXPECT_NE(refused.find(kOlder), std::string::npos) << refused;
 }
 
-TEST(FileStore, MetadataThatIsStoredAfterTheNewestRottedIsNewerThanThat) {
+TEST(FileStore, MetadataStoredAfterTheNewestBecameCorruptIsNewerThanIt) {
     Scratch scratch;
     const auto path = scratch / "s";
     const std::vector<std::byte> third(500, std::byte{3});
@@ -317,7 +317,7 @@ TEST(FileStore, MetadataThatIsStoredAfterTheNewestRottedIsNewerThanThat) {
     EXPECT_EQ(store.value()->load(), third);
 }
 
-TEST(FileStore, MetadataNeverGoesBackToAnOlderCopyBecauseTheNewerRotted) {
+TEST(FileStore, MetadataNeverFallsBackToAnOlderCopyBecauseTheNewerIsCorrupt) {
     Scratch scratch;
     const auto path = scratch / "s";
     two_blobs(path, std::vector<std::byte>(300, std::byte{1}), std::vector<std::byte>(400, std::byte{2}));
@@ -345,7 +345,7 @@ TEST(FileStore, ManyMetadataStoresAlternateAndTheLastCounts) {
     }
 }
 
-TEST(StoreTool, CountsWhatIsThereAndFlipsOneByteOfTheNewestPageOfABlock) {
+TEST(StoreTool, CountsPagesAndFlipsOneByteOfTheNewestPageOfABlock) {
     Scratch scratch;
     const auto path = scratch / "s";
     {

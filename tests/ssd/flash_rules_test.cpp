@@ -61,7 +61,7 @@ TEST_P(FlashRules, PagesAreProgrammedInOrderAndOnceUntilTheUnitIsErased) {
     EXPECT_EQ(oob.kind, PageKind::kData) << "the other unit was not erased";
 }
 
-TEST_P(FlashRules, AProgramGivesTheChecksumsOfWhatItStoredAndReadsGiveThemBack) {
+TEST_P(FlashRules, AProgramReturnsChecksumsOfItsDataAndReadsReturnThemAgain) {
     Rig rig(GetParam());
     const testing::Page data = page_of(77);
     PageOob oob = oob_of(9, 123, 456);
@@ -112,7 +112,7 @@ TEST_P(FlashRules, APageWithoutDataHasARecordAndNoChecksums) {
     for (const std::uint32_t crc : back.sector_crc) EXPECT_EQ(crc, 0u);
 }
 
-TEST_P(FlashRules, ReadPageGivesRecordAndDataInOneCall) {
+TEST_P(FlashRules, ReadPageReturnsRecordAndDataInOneCall) {
     Rig rig(GetParam());
     ASSERT_EQ(program(*rig.flash, 0, 5), FlashStatus::kOk);
     testing::Page to{};
@@ -124,7 +124,7 @@ TEST_P(FlashRules, ReadPageGivesRecordAndDataInOneCall) {
     EXPECT_EQ(rig.flash->read_page(1, 0, 8, to.data(), crcs, oob), FlashStatus::kRefused) << "not programmed";
 }
 
-TEST_P(FlashRules, CopyBackMovesBytesKeepsTheChecksumsItWasGivenAndObeysTheSameOrder) {
+TEST_P(FlashRules, CopyBackMovesBytesKeepsTheGivenChecksumsAndObeysTheProgramOrder) {
     Rig rig(GetParam());
     ASSERT_EQ(program(*rig.flash, 0, 5), FlashStatus::kOk);
     PageOob oob{};
@@ -143,12 +143,12 @@ TEST_P(FlashRules, CopyBackMovesBytesKeepsTheChecksumsItWasGivenAndObeysTheSameO
     ASSERT_EQ(rig.flash->read_page(8, 0, 8, to.data(), read, back), FlashStatus::kOk);
     EXPECT_EQ(to, page_of(5));
     EXPECT_EQ(back.unit_serial, 77u);
-    EXPECT_EQ(back.sector_crc[2], kept) << "stays seen as damaged";
-    EXPECT_EQ(std::memcmp(crcs, read, sizeof crcs), 0) << "the checksums of what was copied";
+    EXPECT_EQ(back.sector_crc[2], kept) << "the copy must keep the checksum that shows the damage";
+    EXPECT_EQ(std::memcmp(crcs, read, sizeof crcs), 0) << "the checksums must be those of the copied data";
     EXPECT_NE(crcs[2], kept);
 }
 
-TEST_P(FlashRules, ASyncEndsOnceWhileProgramsAndReadsGoOn) {
+TEST_P(FlashRules, ASyncEndsOnceWhileProgramsAndReadsContinue) {
     Rig rig(GetParam());
     EXPECT_EQ(rig.flash->sync_poll(), SyncState::kIdle) << "none was begun";
     std::uint32_t next = 0;
@@ -182,7 +182,7 @@ INSTANTIATE_TEST_SUITE_P(Backbones, KeptFlash,
                                            Kind::kFaultyRing),
                          [](const auto& p) { return testing::name_of(p.param); });
 
-TEST_P(KeptFlash, WhatASyncMadeStableIsThereAfterTheEndOfTheProcessAndNoPageIsHalf) {
+TEST_P(KeptFlash, SyncedPagesSurviveTheEndOfTheProcessAndNoPageIsTorn) {
     Rig rig(GetParam());
     for (std::uint32_t p = 0; p < 5; ++p) ASSERT_EQ(program(*rig.flash, p, p + 1), FlashStatus::kOk);
     ASSERT_EQ(rig.flash->sync(SyncLevel::kKill), FlashStatus::kOk);
@@ -213,7 +213,7 @@ TEST_P(KeptFlash, WhatASyncMadeStableIsThereAfterTheEndOfTheProcessAndNoPageIsHa
     EXPECT_EQ(oob.kind, PageKind::kErased) << "and the erasure with it";
 }
 
-TEST_P(FlashRules, PartsHaveTheirOwnUnitsAndRefuseTheOthers) {
+TEST_P(FlashRules, EachPartHasItsOwnUnitsAndRefusesThoseOfOthers) {
     // Units whose records fill whole pages of the store: what direct parts need.
     const FlashGeometry g{7, 64, 1, 1};
     Backbone rig(GetParam(), {.geometry = g, .capacity_bytes = 4096 * 64, .serial = ""});

@@ -58,7 +58,7 @@ struct Ring {
     std::unique_ptr<IoQueue> queue;
 };
 
-TEST(IoRing, WhatTheKernelDoesNotTakeAtOnceIsHandedOverByLookingForItsEnd) {
+TEST(IoRing, RequestsNotSubmittedAtOnceAreSubmittedWhilePollingForCompletions) {
     for (const int why : {-EAGAIN, -EBUSY, -EINTR}) {
         Ring ring;
         ASSERT_NE(ring.queue, nullptr) << "no io_uring on this machine";
@@ -82,7 +82,7 @@ TEST(IoRing, WhatTheKernelDoesNotTakeAtOnceIsHandedOverByLookingForItsEnd) {
     std::printf("GN_COUNT ssd_ring_refusals=%llu\n", static_cast<unsigned long long>(refused));
 }
 
-TEST(IoRing, ARefusalForGoodIsToldToWhoeverSends) {
+TEST(IoRing, APermanentSubmissionErrorIsReturnedToTheSender) {
     Ring ring;
     ASSERT_NE(ring.queue, nullptr) << "no io_uring on this machine";
     AlignedBuffer page(4096);

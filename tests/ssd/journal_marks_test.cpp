@@ -129,12 +129,12 @@ TEST_P(JournalMarksOf, AStoreWithoutItsRecordsIsRefusedAndNamedAsDamaged) {
         ASSERT_EQ(looked->accepted_losses.size(), 1u);
         EXPECT_NE(looked->accepted_losses.front().find("records of pages are missing"), std::string::npos);
     }
-    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok()) << "a look accepts nothing";
+    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok()) << "a check must not accept the loss";
 
     // Whoever accepts the loss has a drive again, also for the next openings.
     const auto accepted = recover_store(path, true);
     ASSERT_TRUE(accepted.ok()) << accepted.error().message;
-    ASSERT_EQ(accepted->accepted_losses.size(), 1u) << "what was given up is told where it is given up";
+    ASSERT_EQ(accepted->accepted_losses.size(), 1u) << "the accepted loss must be reported once";
     EXPECT_NE(accepted->accepted_losses.front().find("records of pages are missing"), std::string::npos);
     for (int i = 0; i < 2; ++i) {
         const auto opened = Drive::open(options(path, kind), *reactor);
@@ -246,14 +246,15 @@ void refuse_and_accept(const std::filesystem::path& path, const Kind& kind, bool
         EXPECT_EQ(hash_of(path), before) << "refused by the " << (by_the_firmware ? "firmware" : "store");
     }
     change_host_boot(path);
-    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok()) << "nothing begins empty";
+    EXPECT_FALSE(Drive::open(options(path, kind), *reactor).ok())
+        << "the store must not be opened as an empty one";
     if (by_the_firmware) return;
     const auto accepted = recover_store(path, true);
     ASSERT_TRUE(accepted.ok()) << accepted.error().message;
-    EXPECT_EQ(accepted->mapped_blocks, kBlocks) << "its blocks are all there";
+    EXPECT_EQ(accepted->mapped_blocks, kBlocks) << "all its blocks must be mapped";
 }
 
-TEST(RefusedStore, AFileIsLeftAsItWas) {
+TEST(RefusedStore, AStoreFileIsNotChanged) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect})
         for (const bool by_the_firmware : {false, true}) {
             const Scratch scratch;
@@ -262,11 +263,11 @@ TEST(RefusedStore, AFileIsLeftAsItWas) {
 }
 
 /// Which would be emptied in place.
-TEST(RefusedStore, ADeviceIsLeftAsItWas) {
+TEST(RefusedStore, AStoreDeviceIsNotChanged) {
     for (const bool by_the_firmware : {false, true}) {
         const Scratch scratch(Scratch::On::kDisk);
         const LoopDevice device(scratch / "image", 64ull << 20);
-        if (device.path().empty()) GTEST_SKIP() << "no loop device to be had here";
+        if (device.path().empty()) GTEST_SKIP() << "this machine has no free loop device";
         const Kind kind{"", BackboneKind::kDirect, 1, Durability::kProcess, false};
         NewStore what = new_store_for(options(device.path(), kind)).value();
         what.replace = true;
@@ -318,7 +319,7 @@ void make_with_part(const std::filesystem::path& path, const Kind& kind, std::ui
 
 /// A drive without room for the checkpoint of its close leaves parts of it, and the store is closed all the
 /// same. The next mount gives their unit up, and may be killed when it has erased it.
-TEST(JournalMarks, PartsOfACheckpointThatWasGivenUpMayBeErasedBeforeAnythingNewerIsThere) {
+TEST(JournalMarks, PartsOfAnAbandonedCheckpointMayBeErasedBeforeANewerOneExists) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
@@ -341,7 +342,7 @@ void tell_journal_page(const std::filesystem::path& path, std::uint64_t number) 
     ASSERT_TRUE(write_boot_record(fd.get(), boot));
 }
 
-TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileThePartIsThere) {
+TEST(JournalMarks, AStoreWhoseBootRecordNamesACheckpointPartIsOpenedWhileThePartExists) {
     for (const BackboneKind backbone : {BackboneKind::kMapped, BackboneKind::kDirect}) {
         const Kind kind{"", backbone, 1, Durability::kPower, false};
         const Scratch scratch;
@@ -368,7 +369,7 @@ TEST(JournalMarks, AStoreWhoseBootRecordTellsOfAPartOfACheckpointIsOpenedWhileTh
 }
 
 /// No page behind the one of which the boot record tells makes up for its loss.
-TEST(JournalMarks, APartOfACheckpointDoesNotStandForTheEndBeforeIt) {
+TEST(JournalMarks, ACheckpointPartDoesNotReplaceTheLostJournalEndBeforeIt) {
     const Kind kind{"", BackboneKind::kMapped, 1, Durability::kPower, false};
     const Scratch scratch;
     const auto path = scratch / "s";

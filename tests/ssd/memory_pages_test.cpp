@@ -66,7 +66,7 @@ struct Pages {
     MemoryPages::Range& range;
 };
 
-TEST(MemoryPages, AUnitHasAllItsPagesWhenItIsOpenedAndNoneBefore) {
+TEST(MemoryPages, AUnitGetsAllItsMemoryPagesWhenItIsOpenedAndNoneBefore) {
     Pages p(64);
     EXPECT_EQ(p.pages->units_given(), 0u);
     EXPECT_FALSE(p.resident(0));
@@ -94,7 +94,7 @@ TEST(MemoryPages, ADriveOf16GiBHasNoMemoryUntilItIsWrittenAndThenThatOfOneUnit) 
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-TEST(MemoryFlash, ADriveOf16GiBCostsNothingUntilItIsWritten) {
+TEST(MemoryFlash, ADriveOf16GiBTakesNoMemoryUntilItIsWritten) {
     constexpr long kMiB = 256;  // pages
     const long before = resident_pages();
     const auto flash = MemoryFlash::create({4096, 1024}).value();
@@ -104,7 +104,7 @@ TEST(MemoryFlash, ADriveOf16GiBCostsNothingUntilItIsWritten) {
 }
 #endif
 
-TEST(MemoryPages, UnitsAheadAreAtMostHalfOfThoseOpenedAndEachIsGivenOnce) {
+TEST(MemoryPages, UnitsAllocatedAheadAreAtMostHalfOfThoseOpened) {
     constexpr std::uint32_t kUnits = 40;
     Pages p(kUnits);
     for (std::uint32_t opened = 1; opened <= kUnits; ++opened) {
@@ -136,7 +136,7 @@ TEST(MemoryPages, RangesOfSeveralThreadsStayWithinTheirOwn) {
     EXPECT_LE(pages->units_given(), 72u);
 }
 
-TEST(MemoryPages, WhatIsAskedForAtTheBeginningIsThereAndNoMore) {
+TEST(MemoryPages, MemoryReservedAtTheStartIsResidentAndNoMore) {
     auto pages = MemoryPages::map({32, kPages}).value();
     ASSERT_TRUE(pages->give_first({8, 16}, (std::uint64_t{3} << 22) - 5));
     EXPECT_EQ(pages->units_given(), 3u);
@@ -147,7 +147,7 @@ TEST(MemoryPages, WhatIsAskedForAtTheBeginningIsThereAndNoMore) {
     EXPECT_EQ(pages->units_given(), 16u) << "no more than the range has";
 }
 
-TEST(MemoryPages, MoreThanTheMachineHasIsRefusedBeforeAnyIsTaken) {
+TEST(MemoryPages, MoreMemoryThanTheMachineHasIsRefusedBeforeAnyIsTaken) {
     struct sysinfo machine {};
     ASSERT_EQ(::sysinfo(&machine), 0);
     const std::uint64_t twice = 2 * std::uint64_t{machine.totalram} * machine.mem_unit;

@@ -25,7 +25,7 @@ nvme::Command numbered(std::uint64_t n) {
     return c;
 }
 
-TEST(NvmeQueue, HoldsDepthMinusOneCommandsAndNoMore) {
+TEST(NvmeQueue, HoldsExactlyDepthMinusOneCommands) {
     NvmeQueue q(1, 8, 3, Priority::kHigh, false);
     EXPECT_FALSE(q.has_work());
     for (int i = 0; i < 7; ++i) EXPECT_TRUE(q.submit(numbered(static_cast<std::uint64_t>(i))));
@@ -44,7 +44,7 @@ TEST(NvmeQueue, HoldsDepthMinusOneCommandsAndNoMore) {
     EXPECT_TRUE(q.submit(numbered(8)));
 }
 
-TEST(NvmeQueue, ThePhaseTurnsWithEveryPassAndStaleEntriesAreNotSeen) {
+TEST(NvmeQueue, ThePhaseFlipsWithEveryLapAndStaleEntriesAreIgnored) {
     NvmeQueue q(5, 2, 0, Priority::kLow, false);
     nvme::Completion done{};
     for (std::uint32_t i = 0; i < 100; ++i) {

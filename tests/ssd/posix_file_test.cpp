@@ -9,7 +9,7 @@
 namespace gnstor::ssd {
 namespace {
 
-TEST(PosixFile, ADescriptorOfAStoreIsNoneThatAProgramPrintsTo) {
+TEST(PosixFile, AStoreNeverGetsAStandardDescriptor) {
     const FileDescriptor kept(::dup(STDIN_FILENO));
     ASSERT_GE(kept.get(), 0) << errno_text();
     ::close(STDIN_FILENO);
@@ -17,7 +17,7 @@ TEST(PosixFile, ADescriptorOfAStoreIsNoneThatAProgramPrintsTo) {
     EXPECT_EQ(lowest, STDIN_FILENO);
     const FileDescriptor moved(above_standard(lowest));
     EXPECT_GT(moved.get(), STDERR_FILENO);
-    EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1) << "the standard one is closed again";
+    EXPECT_EQ(::fcntl(STDIN_FILENO, F_GETFD), -1) << "the standard descriptor must be closed again";
     EXPECT_NE(::fcntl(moved.get(), F_GETFD) & FD_CLOEXEC, 0);
     ASSERT_EQ(::dup2(kept.get(), STDIN_FILENO), STDIN_FILENO);
     EXPECT_EQ(above_standard(kept.get()), kept.get());

@@ -19,12 +19,12 @@ class Ahead : public ::testing::Test {
     ReadAhead ahead{kBuffers};
 };
 
-TEST_F(Ahead, APageThatIsThereIsNotReadAgain) {
+TEST_F(Ahead, ABufferedPageIsNotReadAgain) {
     EXPECT_NE(read(7), ReadAhead::kNone);
     EXPECT_EQ(ahead.announce(7), ReadAhead::kNone);
 }
 
-TEST_F(Ahead, ReleasedBuffersGoBeforePagesThatNobodyHasTaken) {
+TEST_F(Ahead, ReleasedBuffersAreReusedBeforeUnreadPages) {
     for (deengine::PageNumber page = 0; page < kBuffers; ++page) ASSERT_NE(read(page), ReadAhead::kNone);
     ahead.release(ahead.find(2));
     EXPECT_NE(read(100), ReadAhead::kNone);
@@ -32,7 +32,7 @@ TEST_F(Ahead, ReleasedBuffersGoBeforePagesThatNobodyHasTaken) {
         EXPECT_NE(ahead.find(kept), ReadAhead::kNone) << "page " << kept << " was thrown away";
 }
 
-TEST_F(Ahead, WhereNoneIsFreeTheOldestGoes) {
+TEST_F(Ahead, WithoutAFreeBufferTheOldestIsReused) {
     for (deengine::PageNumber page = 0; page < kBuffers; ++page) ASSERT_NE(read(page), ReadAhead::kNone);
     EXPECT_NE(read(100), ReadAhead::kNone);
     EXPECT_EQ(ahead.find(0), ReadAhead::kNone);
@@ -41,7 +41,7 @@ TEST_F(Ahead, WhereNoneIsFreeTheOldestGoes) {
     EXPECT_NE(ahead.find(2), ReadAhead::kNone);
 }
 
-TEST_F(Ahead, ABufferThatIsBeingReadIntoIsNobodyElses) {
+TEST_F(Ahead, ABufferBeingReadIntoIsNotReused) {
     for (deengine::PageNumber page = 0; page < kBuffers; ++page)
         ASSERT_NE(ahead.announce(page), ReadAhead::kNone);
     EXPECT_EQ(ahead.announce(100), ReadAhead::kNone);

@@ -57,7 +57,7 @@ void program_first(Backbone& b, std::uint32_t pages) {
     ASSERT_EQ(b.flash().sync(), FlashStatus::kOk);
 }
 
-TEST_P(RecordCopies, OneDamagedCopyOfEachRecordCostsNothingAndIsMended) {
+TEST_P(RecordCopies, OneDamagedCopyOfEachRecordLosesNothingAndIsRepaired) {
     const std::uint64_t seed = testing::seed_or(1);
     SplitMix64 random(seed);
     Backbone b(GetParam(), small());
@@ -101,7 +101,7 @@ TEST_P(RecordCopies, OneDamagedCopyOfEachRecordCostsNothingAndIsMended) {
 }
 
 /// Each sector of records is that of the neighbour, undamaged: of one copy, here or there, or of both.
-TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesOwn) {
+TEST_P(RecordCopies, RecordsOfOtherPagesAreDamagedAndNeverTakenForAPagesOwn) {
     constexpr std::uint32_t kSectorRecords = 512 / sizeof(PageOob);
     for (const bool both : {false, true}) {
         Backbone b(GetParam(), small());
@@ -132,7 +132,7 @@ TEST_P(RecordCopies, TheRecordsOfOtherPagesAreDamagedOnesAndNeverTakenForAPagesO
 }
 
 /// docs/store-format.md, "Records and pages": whatever way it is computed.
-TEST(RecordChecksum, IsThatOfTheNumberOfThePageAndOfTheRecordInARow) {
+TEST(RecordChecksum, CoversThePageNumberFollowedByTheRecord) {
     SplitMix64 random(testing::seed_or(1));
     for (int i = 0; i < 100; ++i) {
         PageOob oob = oob_of(3, static_cast<std::uint32_t>(random.next()), random.next());
@@ -143,7 +143,7 @@ TEST(RecordChecksum, IsThatOfTheNumberOfThePageAndOfTheRecordInARow) {
 }
 
 /// Neither is the page's record, and a check names the contradiction as long as both are there.
-TEST_P(RecordCopies, CopiesThatContradictEachOtherCountAsADamagedRecordAndStayAsTheyAre) {
+TEST_P(RecordCopies, ContradictingCopiesAreADamagedRecordAndAreNotChanged) {
     Backbone b(GetParam(), small());
     ASSERT_NO_FATAL_FAILURE(program_first(b, kPerUnit));
     b.reopen();
@@ -191,7 +191,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, RecordCopies,
                          [](const auto& kind) { return testing::name_of(kind.param); });
 
 /// What was found while the drive runs, too: a mapped file whose page is read again from the medium.
-TEST(RecordCopiesOfAMappedFile, ACopyThatRotsWhileTheStoreIsOpenIsMendedFromTheOther) {
+TEST(RecordCopiesOfAMappedFile, ACopyThatBecomesCorruptWhileTheStoreIsOpenIsRepairedFromTheOther) {
     Backbone b(Kind::kTmpfs, small());
     PageOob oob = oob_of(3, 7, 1);
     ASSERT_EQ(b.flash().program(0, page_of(1).data(), oob), FlashStatus::kOk);
@@ -213,7 +213,7 @@ TEST(RecordCopiesOfAMappedFile, ACopyThatRotsWhileTheStoreIsOpenIsMendedFromTheO
 /// Sectors of 512 bytes of both areas, each as of any moment since the last sync: each page's record is then
 /// one that was its own since, or none; what a sync covered and nothing erased is there; and a second look
 /// says the same.
-TEST(RecordCopiesAfterACut, EachRecordIsOneThatThePageHadSinceTheLastSync) {
+TEST(RecordCopiesAfterACut, EachRecordIsOneThatItsPageHadSinceTheLastSync) {
     const std::uint64_t base = testing::seed_or(1);
     std::uint64_t cuts = 0, stale = 0, halves = 0;
     for (std::uint64_t seed = base; seed < base + 150 && !::testing::Test::HasFailure(); ++seed) {
@@ -314,7 +314,7 @@ TEST(RecordCopiesAfterACut, EachRecordIsOneThatThePageHadSinceTheLastSync) {
     EXPECT_GE(stale, 50u);
 }
 
-TEST(RecordCopiesRule, AWholeCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
+TEST(RecordCopiesRule, AnIntactCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
     const auto sealed = [](std::uint32_t serial, PageNumber page) {
         PageOob oob = oob_of(1, 2, 3);
         oob.unit_serial = serial;

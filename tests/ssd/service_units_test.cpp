@@ -159,7 +159,7 @@ TEST_P(ServiceUnits, ManyHostsReadBackWhatTheyWroteAcrossAllUnits) {
     for (auto* queue : queues) EXPECT_TRUE(rig.drive->delete_queue(queue).ok());
 }
 
-TEST_P(ServiceUnits, ACommandAcrossExtentsIsAnsweredOnceAndWhole) {
+TEST_P(ServiceUnits, ACommandAcrossExtentsIsAnsweredOnceAndCompletely) {
     UnitsRig rig(GetParam());
     rig.grant();
     rig.add_volume();
@@ -180,7 +180,7 @@ TEST_P(ServiceUnits, ACommandAcrossExtentsIsAnsweredOnceAndWhole) {
 
 /// A writer keeps all units busy with epoch e while the epoch is raised. When the CHMOD is answered, every
 /// block is read; later they must read the same, whatever of epoch e was still on its way then.
-TEST_P(ServiceUnits, NothingOfAClosedEpochTakesEffect) {
+TEST_P(ServiceUnits, NoWriteOfAClosedEpochTakesEffect) {
     UnitsRig rig(GetParam());
     rig.grant();
     rig.add_volume();
@@ -262,7 +262,7 @@ struct Answers final : deengine::CompletionSink {
 };
 
 /// Reads cannot tell: they queue behind the writes in every unit's ring. The order of answers can.
-TEST_P(ServiceUnits, AChangeIsAnsweredOnlyWhenEveryUnitHasAnsweredWhatCameBefore) {
+TEST_P(ServiceUnits, AChangeIsAnsweredOnlyWhenEveryUnitHasAnsweredEarlierCommands) {
     auto front = Reactor::start("test-front").value();
     std::vector<std::unique_ptr<Reactor>> threads;
     std::vector<Reactor*> units;
@@ -317,7 +317,7 @@ TEST_P(ServiceUnits, AChangeIsAnsweredOnlyWhenEveryUnitHasAnsweredWhatCameBefore
         record.revision = epoch + 1;
         admin(nvme::AdminOpcode::kVolumeChmod, record);
         ASSERT_EQ(answers.all.size(), kWrites + 1)
-            << "epoch " << epoch << ": some write was not answered before";
+            << "epoch " << epoch << ": some earlier write was not answered before the change";
         ASSERT_EQ(answers.all.back().tag, 0u) << "the change is answered last";
         for (const auto& answer : answers.all) ASSERT_EQ(answer.status, Status::kSuccess);
     }

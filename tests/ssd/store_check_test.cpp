@@ -68,7 +68,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, AnyStore,
                          ::testing::Values(std::pair{true, 1u}, std::pair{false, 1u}, std::pair{true, 2u},
                                            std::pair{false, 2u}));
 
-TEST_P(AnyStore, IsWholeAndCheckingItChangesNothing) {
+TEST_P(AnyStore, IsIntactAndCheckingItChangesNothing) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, GetParam().first, GetParam().second);
@@ -82,7 +82,7 @@ TEST_P(AnyStore, IsWholeAndCheckingItChangesNothing) {
     EXPECT_EQ(test::file_bytes(path), before);
 }
 
-TEST_P(AnyStore, RecoversOnAViewAsItWouldByItselfAndOnlyWritingWrites) {
+TEST_P(AnyStore, RecoversOnAViewAsOnTheStoreAndOnlyWriteModeChangesTheStore) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, GetParam().first, GetParam().second);
@@ -106,7 +106,7 @@ TEST_P(AnyStore, RecoversOnAViewAsItWouldByItselfAndOnlyWritingWrites) {
     const auto again = recover_view(*view, false);
     ASSERT_TRUE(again.ok());
     EXPECT_EQ(again->mapped_blocks, seen.mapped_blocks);
-    EXPECT_EQ(again->report.log_records, 0u) << "what was closed has nothing to replay";
+    EXPECT_EQ(again->report.log_records, 0u) << "a cleanly closed store must have nothing to replay";
     EXPECT_EQ(again->report.pages_torn, 0u);
 }
 
@@ -142,7 +142,7 @@ TEST(StoreCheck, ADamagedByteIsNamedWithItsBlockAndPlace) {
     }
 }
 
-TEST(StoreCheck, EveryCopyOfHeadAndMetadataIsLookedAt) {
+TEST(StoreCheck, EveryCopyOfSuperblockAndMetadataIsChecked) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, true);
@@ -215,7 +215,7 @@ void set_state(const fs::path& path, BootState state, BootMode mode) {
     ASSERT_TRUE(write_boot_record(file->fd(), r));
 }
 
-TEST(StoreCheck, WhatWasBeingEmptiedHasNothingToCheckOrRecoverAndStillSaysWhatItIs) {
+TEST(StoreCheck, AStoreBeingEmptiedHasNothingToCheckOrRecoverButIsIdentified) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, true);
@@ -232,7 +232,7 @@ TEST(StoreCheck, WhatWasBeingEmptiedHasNothingToCheckOrRecoverAndStillSaysWhatIt
     EXPECT_EQ(facts->state, BootState::kEmptying);
 }
 
-TEST(StoreCheck, WhatMayLackAcknowledgedWritesIsExplainedWithThatFirst) {
+TEST(StoreCheck, AStoreThatMayLackAcknowledgedWritesIsReportedWithThatFirst) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     make(path, false);
@@ -262,7 +262,7 @@ std::array<std::uint64_t, 2> make_with_two_blobs(const fs::path& path) {
     return {second, first};
 }
 
-TEST(StoreCheck, ALossOfMetadataThatIsAcceptedIsReported) {
+TEST(StoreCheck, AnAcceptedLossOfMetadataIsReported) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     const auto blobs = make_with_two_blobs(path);
@@ -277,10 +277,10 @@ TEST(StoreCheck, ALossOfMetadataThatIsAcceptedIsReported) {
     reports(recover_store(path, true));
     const auto again = recover_store(path, true);
     ASSERT_TRUE(again.ok()) << again.error().message;
-    EXPECT_TRUE(again->accepted_losses.empty()) << "it is given up once";
+    EXPECT_TRUE(again->accepted_losses.empty()) << "the loss must be accepted only once";
 }
 
-TEST(StoreCheck, AReadOnlyFileSystemIsToBecomeWritableOnlyWhereARecoveryIsPossible) {
+TEST(StoreCheck, AWritableFileSystemIsRequestedOnlyIfARecoveryIsPossible) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     const auto blobs = make_with_two_blobs(path);
@@ -295,7 +295,7 @@ TEST(StoreCheck, AReadOnlyFileSystemIsToBecomeWritableOnlyWhereARecoveryIsPossib
     EXPECT_EQ(hopeless.error().message.find("writable"), std::string::npos) << hopeless.error().message;
 }
 
-TEST(StoreCheck, WhatIsRefusedAndMayLackAcknowledgedWritesNamesNoCommandThatRefusesIt) {
+TEST(StoreCheck, AnErrorAboutMissingAcknowledgedWritesNamesNoCommandThatRefusesTheStore) {
     const Scratch scratch;
     const fs::path path = scratch / "s";
     const auto blobs = make_with_two_blobs(path);

@@ -20,7 +20,7 @@ constexpr std::uint64_t kDeviceBytes = 64ull << 20;
 class StoreDevice : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (device.path().empty()) GTEST_SKIP() << "no loop device to be had here";
+        if (device.path().empty()) GTEST_SKIP() << "this machine has no free loop device";
     }
     static NewStore what(bool replace) {
         return {
@@ -30,11 +30,12 @@ class StoreDevice : public ::testing::Test {
     testing::LoopDevice device{scratch / "image", kDeviceBytes};
 };
 
-TEST_F(StoreDevice, IsFormattedOnlyWhenThatIsAskedForAndOnlyIfItIsLargeEnough) {
+TEST_F(StoreDevice, IsFormattedOnlyOnRequestAndOnlyIfItIsLargeEnough) {
     const auto unasked = StoreFile::create(device.path(), what(false));
     ASSERT_FALSE(unasked.ok());
     EXPECT_EQ(unasked.error().code, Errc::kExists);
-    EXPECT_EQ(StoreFile::open(device.path()).error().code, Errc::kCorrupt) << "and is no store yet";
+    EXPECT_EQ(StoreFile::open(device.path()).error().code, Errc::kCorrupt)
+        << "the device must not contain a store yet";
     NewStore large = what(true);
     large.geometry.units = 1024;
     EXPECT_EQ(StoreFile::create(device.path(), large).error().code, Errc::kNoSpace);
@@ -43,7 +44,7 @@ TEST_F(StoreDevice, IsFormattedOnlyWhenThatIsAskedForAndOnlyIfItIsLargeEnough) {
     EXPECT_EQ(StoreFile::create(device.path(), what(false)).error().code, Errc::kExists);
 }
 
-TEST_F(StoreDevice, KeepsWhatWasSynchronizedAndHasOneUserAtATime) {
+TEST_F(StoreDevice, KeepsSyncedDataAndHasOneUserAtATime) {
     ASSERT_TRUE(StoreFile::create(device.path(), what(true)).ok());
     {
         auto store = DirectStore::over(StoreFile::open(device.path()).value()).value();
@@ -68,7 +69,7 @@ TEST_F(StoreDevice, KeepsWhatWasSynchronizedAndHasOneUserAtATime) {
     EXPECT_EQ(program(*parts[0], 100, 100), FlashStatus::kOk) << "write pointers were found again";
 }
 
-TEST_F(StoreDevice, IsEmptiedInPlaceWhenItsHostStoppedInProcessMode) {
+TEST_F(StoreDevice, IsEmptiedInPlaceAfterAHostCrashInProcessMode) {
     ASSERT_TRUE(StoreFile::create(device.path(), what(true)).ok());
     StoreIdentity before;
     {
@@ -94,12 +95,12 @@ TEST_F(StoreDevice, IsEmptiedInPlaceWhenItsHostStoppedInProcessMode) {
     EXPECT_EQ(oob.kind, deengine::PageKind::kErased);
 }
 
-TEST_F(StoreDevice, ADriveStandsOnItDirectlyAndNeverFormatsItByItself) {
+TEST_F(StoreDevice, ADriveUsesTheDeviceDirectlyAndNeverFormatsItByItself) {
     DriveOptions o{.capacity_bytes = 8u << 20, .file = device.path(), .pages_per_unit = 64, .serial = "D"};
     auto reactor = Reactor::start("test-drive").value();
     const auto refused = Drive::open(o, *reactor);
     ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().code, Errc::kCorrupt) << "no store is on it";
+    EXPECT_EQ(refused.error().code, Errc::kCorrupt) << "there must be no store on the device";
     NewStore store = new_store_for(o).value();
     store.replace = true;
     ASSERT_TRUE(StoreFile::create(o.file, store).ok());

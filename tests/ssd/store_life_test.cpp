@@ -62,7 +62,7 @@ TEST(StoreLife, AKillOfTheProcessKeepsContentsAndIncarnationInBothModes) {
     }
 }
 
-TEST(StoreLife, AHostThatStoppedKeepsWhatWasAcknowledgedForPower) {
+TEST(StoreLife, InPowerModeAcknowledgedWritesSurviveAHostCrash) {
     Scratch scratch;
     const auto before = used(scratch / "s", BootMode::kPower);
     auto store = FileStore::open_for_use(scratch / "s", request(BootMode::kProcess, kNextBoot)).value();
@@ -70,7 +70,7 @@ TEST(StoreLife, AHostThatStoppedKeepsWhatWasAcknowledgedForPower) {
     EXPECT_TRUE(has_contents(*store));
 }
 
-TEST(StoreLife, AHostThatStoppedInProcessModeBeginsAnEmptyIncarnationAndErasesNothing) {
+TEST(StoreLife, AfterAHostCrashInProcessModeAnEmptyIncarnationStartsAndNothingIsErased) {
     Scratch scratch;
     const auto path = scratch / "s";
     const auto before = used(path, BootMode::kProcess);
@@ -89,7 +89,7 @@ TEST(StoreLife, AHostThatStoppedInProcessModeBeginsAnEmptyIncarnationAndErasesNo
         EXPECT_TRUE(has_contents(*kept));
     }
     auto store = FileStore::open_for_use(path, request(BootMode::kPower, kNextBoot)).value();
-    EXPECT_NE(store->identity().incarnation, before.incarnation) << "and stays another one";
+    EXPECT_NE(store->identity().incarnation, before.incarnation) << "the store must keep its new incarnation";
     EXPECT_EQ(others(path).size(), 1u);
 }
 
@@ -117,7 +117,7 @@ bool judged_as_only_killed(const std::filesystem::path& path, BackboneKind by, b
     return file->was_only_killed_before();
 }
 
-TEST(StoreLife, AKillIsJudgedByTheBackboneThatItHitWhateverOneComesNext) {
+TEST(StoreLife, AKillIsJudgedByTheBackboneInUseAtTheKillNotByTheNextOne) {
     Scratch scratch;
     const auto path = scratch / "s";
     (void)StoreFile::create(path, small()).value();
@@ -130,10 +130,11 @@ TEST(StoreLife, AKillIsJudgedByTheBackboneThatItHitWhateverOneComesNext) {
     BootRecord r = StoreFile::open(path).value()->boot();
     r.backbone = BootBackbone::kNotTold;
     ASSERT_TRUE(write_boot_record(FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).get(), r));
-    EXPECT_FALSE(judged_as_only_killed(path, kMapped)) << "an older program did not say";
+    EXPECT_FALSE(judged_as_only_killed(path, kMapped))
+        << "a store of an older program does not record its backbone";
 }
 
-TEST(StoreLife, WhatIsOpenedForUseAndLeftUnchangedIsAsItWas) {
+TEST(StoreLife, AStoreOpenedForUseAndLeftUnchangedKeepsItsState) {
     Scratch scratch;
     const auto path = scratch / "s";
     (void)used(path, BootMode::kPower);
@@ -146,7 +147,7 @@ TEST(StoreLife, WhatIsOpenedForUseAndLeftUnchangedIsAsItWas) {
 }
 
 /// Another service unit may refuse the store when one has written its checkpoint already.
-TEST(StoreLife, AMountThatDoesNotEndLosesNoTrustWhateverItHasProgrammed) {
+TEST(StoreLife, AnInterruptedMountDoesNotMakeAStoreUntrusted) {
     Scratch scratch;
     const auto path = scratch / "s";
     const auto before = used(path, BootMode::kPower);
@@ -170,7 +171,7 @@ TEST(StoreLife, AMountThatDoesNotEndLosesNoTrustWhateverItHasProgrammed) {
     }
 }
 
-TEST(StoreLife, AHostThatDoesNotTellItsBootIsNeverTakenForTheSameOne) {
+TEST(StoreLife, AHostWithoutABootIdIsNeverTakenForTheSameBoot) {
     Scratch scratch;
     const auto path = scratch / "s";
     const auto before = used(path, BootMode::kProcess);
@@ -189,7 +190,7 @@ void put_boot(const std::filesystem::path& path, std::size_t copy, const BootRec
     f.write(reinterpret_cast<const char*>(&r), sizeof r);
 }
 
-TEST(StoreLife, ACutWhileAStoreIsEmptiedIsFollowedByTheRestOfIt) {
+TEST(StoreLife, AnInterruptedEmptyingOfAStoreIsCompleted) {
     Scratch scratch;
     const auto path = scratch / "s";
     const auto before = used(path, BootMode::kProcess);
@@ -233,7 +234,7 @@ TEST(StoreLife, OneDamagedCopyOfTheBootRecordIsSurvivedAndTwoAreRefused) {
     EXPECT_NE(refused.error().message.find("which incarnation of the drive"), std::string::npos);
 }
 
-TEST(StoreLife, ADriveIsTheSameOneAcrossIncarnationsAndInMemoryAnotherEachTime) {
+TEST(StoreLife, ADriveKeepsItsIdentityAcrossIncarnationsAndAMemoryDriveIsNewEachTime) {
     Scratch scratch;
     DriveOptions o{.capacity_bytes = 4u << 20, .file = scratch / "d", .pages_per_unit = 64, .serial = ""};
     o.durability = Durability::kProcess;

@@ -16,7 +16,7 @@ std::string told(const std::vector<Change>& changes) {
     return text;
 }
 
-TEST(StoreMutants, AreRefusedOrRepairedAndNoBlockGivesWrongContents) {
+TEST(StoreMutants, AreRefusedOrRepairedAndNoBlockReturnsWrongContents) {
     const std::uint64_t seed = testing::seed_or(4242);
     SplitMix64 random(seed);
     const MutantStore good;

@@ -138,15 +138,15 @@ void read_and_look(Threads threads) {
     test::count("streamed_reads", answered);
 }
 
-TEST(StreamedAnswers, ImplyTheirDataFromTheFrontsThread) {
+TEST(StreamedAnswers, FromTheFrontsThreadImplyTheirData) {
     read_and_look({1, 0});
 }
 
-TEST(StreamedAnswers, ImplyTheirDataFromServiceUnitsOnThreadsOfTheirOwn) {
+TEST(StreamedAnswers, FromServiceUnitsOnTheirOwnThreadsImplyTheirData) {
     read_and_look({4, 2});
 }
 
-TEST(StreamedAnswers, ImplyTheirDataFromServiceUnitsOnTheFrontsThread) {
+TEST(StreamedAnswers, FromServiceUnitsOnTheFrontsThreadImplyTheirData) {
     read_and_look({4, 0});
 }
 

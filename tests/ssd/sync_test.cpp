@@ -62,7 +62,7 @@ DriveOptions in_file(const Scratch& scratch, Durability durability) {
     return o;
 }
 
-TEST(Sync, AStoreIsSynchronizedAfterItsOpeningBecauseItsLastUserMayHaveBeenKilled) {
+TEST(Sync, AStoreIsSyncedAfterItsOpeningBecauseItsLastUserMayHaveBeenKilled) {
     Scratch scratch;
     const NewStore what{.geometry = {4, 16}, .capacity_bytes = 4096 * 48, .serial = "T"};
     { (void)FileStore::create(scratch / "s", what).value(); }
@@ -71,7 +71,7 @@ TEST(Sync, AStoreIsSynchronizedAfterItsOpeningBecauseItsLastUserMayHaveBeenKille
     EXPECT_EQ(store->sync(), deengine::FlashStatus::kOk);
     EXPECT_EQ(g_syncs, before + 1);
     EXPECT_EQ(store->sync(), deengine::FlashStatus::kOk);
-    EXPECT_EQ(g_syncs, before + 1) << "nothing new";
+    EXPECT_EQ(g_syncs, before + 1) << "a sync without new data must not reach the disk";
 }
 
 TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
@@ -89,7 +89,7 @@ TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
     const nvme::VolumeRecord other = testing::record_of(9, testing::kWriter, 64);
     EXPECT_EQ(rig.vendor(nvme::AdminOpcode::kVolumeAdd, &other, sizeof other), nvme::Status::kInternalError);
     testing::Page to;
-    EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess) << "reads go on";
+    EXPECT_EQ(rig.read(0, to), nvme::Status::kSuccess) << "reads must still succeed";
     EXPECT_EQ(to, page);
     rig.remount();
     EXPECT_EQ(rig.write(2, page), nvme::Status::kSuccess);
@@ -97,7 +97,7 @@ TEST(Sync, AfterOneFailureNothingIsCalledStableUntilTheStoreIsOpenedAgain) {
     EXPECT_EQ(to, page);
 }
 
-TEST(Sync, AUnitThatWasBegunBeforeTheOpeningIsGivenItsRoomAgainBeforeItIsStoredTo) {
+TEST(Sync, DiskSpaceOfAUnitStartedBeforeTheOpeningIsReservedAgainBeforeItIsWritten) {
     Scratch scratch;
     DriveRig rig(in_file(scratch, Durability::kPower));
     rig.grant();
@@ -115,7 +115,7 @@ TEST(Sync, AUnitThatWasBegunBeforeTheOpeningIsGivenItsRoomAgainBeforeItIsStoredT
     EXPECT_EQ(rig.write(1, page), nvme::Status::kSuccess);
     const std::uint64_t pages = rig.drive->counters().free_pages;
     rig.remount();
-    EXPECT_EQ(rig.drive->counters().free_pages, pages) << "no unit was given up";
+    EXPECT_EQ(rig.drive->counters().free_pages, pages) << "no unit may be retired";
     EXPECT_EQ(rig.read(1, to), nvme::Status::kSuccess);
     EXPECT_EQ(to, page);
 }
@@ -135,7 +135,7 @@ FlashStatus program(deengine::Flash& flash, std::uint32_t page) {
     return flash.program(page, page_of(page).data(), oob);
 }
 
-TEST(Sync, ProgramsAndReadsGoOnWhileADiskSynchronizes) {
+TEST(Sync, ProgramsAndReadsContinueDuringASync) {
     Scratch scratch;
     auto store =
         FileStore::create(scratch / "s", {.geometry = {4, 16}, .capacity_bytes = 4096 * 48, .serial = "T"})
@@ -156,7 +156,7 @@ TEST(Sync, ProgramsAndReadsGoOnWhileADiskSynchronizes) {
     EXPECT_EQ(store->sync_poll(), SyncState::kIdle);
     const std::uint64_t before = g_syncs;
     EXPECT_EQ(store->sync(), FlashStatus::kOk);
-    EXPECT_EQ(g_syncs, before + 1) << "what came meanwhile is for the next";
+    EXPECT_EQ(g_syncs, before + 1) << "pages written meanwhile must wait for the next sync";
 }
 
 TEST(Sync, OneSyncServesEveryPartThatWaitsForTheNext) {
@@ -181,10 +181,10 @@ TEST(Sync, OneSyncServesEveryPartThatWaitsForTheNext) {
     EXPECT_EQ(g_syncs, before + 2) << "the first alone, the others together";
     parts.clear();
     store.reset();
-    EXPECT_EQ(told, 2u) << "whoever polls is woken";
+    EXPECT_EQ(told, 2u) << "every polling part must be woken";
 }
 
-TEST(Sync, AFailureOfOnePartIsEveryPartsForGood) {
+TEST(Sync, AFailedSyncOfOnePartFailsEveryPartPermanently) {
     Scratch scratch;
     auto store =
         FileStore::create(scratch / "s", {.geometry = {8, 16}, .capacity_bytes = 4096 * 48, .serial = "T"})

@@ -134,7 +134,7 @@ TEST(OneTimedDrive, NothingSucceedsAfterItsGrantHasEnded) {
     EXPECT_EQ(into, page_of(9));
 }
 
-TEST(OneTimedDrive, WhatIsDueLaterLeavesLater) {
+TEST(OneTimedDrive, CompletionsDueLaterAreSentLater) {
     DriveRig rig(options_with(timing_of(kLongNs, 1'000)));
     rig.grant();
     rig.add_volume();
@@ -165,7 +165,7 @@ TEST(OneTimedDrive, WhatIsDueLaterLeavesLater) {
     EXPECT_EQ(into, page_of(9));
 }
 
-TEST(OneTimedDrive, ADeletedQueueDoesNotWaitForWhatIsDue) {
+TEST(OneTimedDrive, ADeletedQueueDoesNotWaitForDelayedCompletions) {
     DriveRig rig(options_with(timing_of(kLongNs, 1'000)));
     rig.grant();
     rig.add_volume();

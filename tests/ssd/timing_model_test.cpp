@@ -273,7 +273,7 @@ TEST(TimingModel, ReadsWaitBehindProgramsOfTheirDie) {
     EXPECT_EQ(due[4], 750'000u + 276 + 700'000 + 40'000);
 }
 
-TEST(TimingModel, ACommandBeyondTheLargestKeepsDiesNoLongerThanTheLargest) {
+TEST(TimingModel, ACommandAboveTheLargestSizeOccupiesDiesNoLongerThanTheLargest) {
     for (const bool write : {false, true}) {
         TimingModel largest(sample(), kBytesMax), absurd(sample(), kBytesMax);
         std::uint64_t due = 0;
@@ -305,7 +305,7 @@ TEST(TimingModel, DiesOfOneChannelTakeTurnsOnIt) {
     EXPECT_EQ(due[2], 2'000u + 10'000);  // another channel
 }
 
-TEST(TimingModel, ContradictionsAreRefusedWithTheirReason) {
+TEST(TimingModel, ContradictoryTimingsAreRefusedWithTheReason) {
     const auto refused = [](const std::function<void(DriveTiming&)>& spoil, const char* why) {
         DriveTiming timing = sample();
         spoil(timing);

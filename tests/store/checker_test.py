@@ -497,7 +497,7 @@ class Checker(unittest.TestCase):
                 done = checked(self.path)
                 self.assertEqual((done.returncode, done.stderr), (1, ""), done.stdout)
                 damage = [line for line in done.stdout.splitlines() if line.startswith("damage")]
-                self.assertTrue(any(says in line for line in damage), f"'{says}' is not said in:\n{done.stdout}")
+                self.assertTrue(any(says in line for line in damage), f"the checker's output lacks '{says}':\n{done.stdout}")
                 counts["rejected"] += 1
         self.path.write_bytes(good)
         self.accepts(wanted)
@@ -545,7 +545,7 @@ class Checker(unittest.TestCase):
                 done = subprocess.run([MAKE, str(self.path), "1", "0", "closed", "1"], capture_output=True, text=True, timeout=120, check=False)
                 if done.returncode != 0:
                     refused += 1
-                    self.assertEqual(code, 1, f"the firmware refuses it, the checker does not: {done.stderr}\n{words}")
+                    self.assertEqual(code, 1, f"the firmware refuses the store, but the checker accepts it: {done.stderr}\n{words}")
                     continue
                 after, _, later = self.blocks(".after")
                 self.assertEqual(before, after, f"{words}\nthen\n{later}")

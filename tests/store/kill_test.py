@@ -79,11 +79,11 @@ class Model:
             fitting = [o for o in options if o == (sequence, False)]
             if fitting and data != self.seen[block]:
                 if data != contents(sequence, block):
-                    raise Failure(f"{where}: block {block} is half a write: it begins with the contents of sequence {sequence}, and what follows is not of that write")
+                    raise Failure(f"{where}: block {block} is torn: it begins with the contents of sequence {sequence}, but the rest is not of that write")
                 self.seen[block] = data
         if not fitting:
             begins = struct.unpack_from("<QQQ", data)
-            raise Failure(f"{where}: block {block} holds (sequence, block, place) {begins}, but may hold {options}")
+            raise Failure(f"{where}: block {block} holds (sequence, block, place) {begins}, allowed are {options}")
         # Zeroes do not say which of several trims they are of: the oldest is what is certain.
         self.sure[block] = min(fitting)
         return self.sure[block]
@@ -146,9 +146,9 @@ class Run:
         process.stdout.close()
         code = process.wait(DEADLINE_S)
         if code != -9:
-            raise Failure(f"kill_writer ended by itself with {code}")
+            raise Failure(f"kill_writer ended before it was killed, with exit status {code}")
         if rest:
-            raise Failure("kill_writer left half a record")
+            raise Failure("kill_writer wrote an incomplete record")
         self.kills += 1
         self.early += not mounted
         self.begun = self.begun or mounted
@@ -157,7 +157,7 @@ class Run:
     def read_back(self):
         done = subprocess.run(self.command("read", BLOCKS), stdout=subprocess.PIPE, timeout=DEADLINE_S, check=False)
         if done.returncode != 0 or len(done.stdout) != BLOCKS * BLOCK:
-            raise Failure(f"kill_writer read ended with {done.returncode} and {len(done.stdout)} bytes")
+            raise Failure(f"'kill_writer read' ended with exit status {done.returncode} after {len(done.stdout)} bytes")
         view = memoryview(done.stdout)
         for block in range(BLOCKS):
             self.model.see(block, bytes(view[block * BLOCK:(block + 1) * BLOCK]), "read")
@@ -169,7 +169,7 @@ class Run:
         done = subprocess.run([sys.executable, str(CHECKER), str(self.store), "--dump", str(dump)],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S, check=False)
         if done.returncode != 0:
-            raise Failure(f"check_store.py ended with {done.returncode}:\n{done.stdout[-4000:]}")
+            raise Failure(f"check_store.py ended with exit status {done.returncode}:\n{done.stdout[-4000:]}")
         found = {}
         for line in dump.read_text().splitlines():
             vid, vba, sequence = line.split()[:3]
@@ -179,7 +179,7 @@ class Run:
             options = self.model.possible(block)
             fits = [o for o in options if not o[1] and o[0] == found.get(block)] if block in found else [o for o in options if o[1]]
             if not fits:
-                raise Failure(f"check_store.py: block {block} is of sequence {found.get(block)}, but may be {options}")
+                raise Failure(f"check_store.py: block {block} has sequence {found.get(block)}, allowed are {options}")
         self.outside += 1
 
 

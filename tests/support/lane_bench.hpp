@@ -63,8 +63,8 @@ class LaneBench {
     /// No call failed, no word was wrong, and at least `floor` operations were done.
     Report expect_good_report(std::uint64_t floor) {
         const Report r = report();
-        EXPECT_EQ(r.failures, 0u) << "last status " << std::hex << r.last_status << std::dec
-                                  << ", GN_SEED=" << common.seed;
+        EXPECT_EQ(r.failures, 0u) << "lanes report failed commands, last status " << std::hex << r.last_status
+                                  << std::dec << ", GN_SEED=" << common.seed;
         EXPECT_EQ(r.mismatches, 0u) << "GN_SEED=" << common.seed;
         EXPECT_GE(r.operations, floor);
         return r;

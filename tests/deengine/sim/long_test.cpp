@@ -11,7 +11,7 @@ TEST(SimulationLong, ShortHistoriesSurviveACutAtEveryFlashOperation) {
     print_counts("sim_long", sum);
 }
 
-TEST(SimulationLong, LongHistoriesSurviveCutsAndGoOn) {
+TEST(SimulationLong, LongHistoriesSurviveCutsAndContinue) {
     SimCounters sum;
     run_seeds("long", 100'000, scaled(350), Mutation::kNone, sum);
     print_counts("sim_long", sum);

@@ -64,7 +64,7 @@ TEST(Medium, RefusesWhatNandRefuses) {
     EXPECT_EQ(o.view(0).read(0, 0, 8, b.data(), crcs), FlashStatus::kRefused) << "unprogrammed";
 }
 
-TEST(Medium, APowerCutTakesOnlyWhatNoSyncMadeCertain) {
+TEST(Medium, APowerCutLosesOnlyPagesThatNoSyncMadeStable) {
     Medium m(power());
     ASSERT_EQ(program(m, 0, 1), FlashStatus::kOk);
     ASSERT_EQ(m.view(0).sync(), FlashStatus::kOk);
@@ -84,7 +84,7 @@ TEST(Medium, APowerCutTakesOnlyWhatNoSyncMadeCertain) {
     EXPECT_TRUE(holds(m, 2, 3)) << "an image leaves its medium alone";
 }
 
-TEST(Medium, ATornProgramIsNeverTakenForAWholeOne) {
+TEST(Medium, ATornProgramIsNeverTakenForACompleteOne) {
     Medium m(power());
     ASSERT_EQ(program(m, 0, 1), FlashStatus::kOk);
     for (std::uint32_t bytes = 0; bytes < sizeof(PageOob); ++bytes) {

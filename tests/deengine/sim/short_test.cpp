@@ -10,13 +10,13 @@ TEST(Simulation, ShortHistoriesSurviveACutAtEveryFlashOperation) {
     print_counts("sim", sum);
 }
 
-TEST(Simulation, LongHistoriesSurviveCutsAndGoOn) {
+TEST(Simulation, LongHistoriesSurviveCutsAndContinue) {
     SimCounters sum;
     run_seeds("long", 1, scaled(30), Mutation::kNone, sum);
     print_counts("sim", sum);
 }
 
-TEST(Simulation, WhatRotsIsToldFromWhatACutTore) {
+TEST(Simulation, CorruptPagesAreDistinguishedFromPagesTornByACut) {
     SimCounters sum;
     run_seeds("rot", 1, scaled(20), Mutation::kNone, sum);
     gnstor::test::count("sim_rotten", sum.rotten);
@@ -33,7 +33,7 @@ TEST(Simulation, AMapThatIsNearlyFullSurvivesDisplacementsWhileACheckpointIsWrit
     print_counts("sim", sum);
 }
 
-TEST(Simulation, WhatMustBeRefusedIsRefusedAndLeavesNoTrace) {
+TEST(Simulation, InvalidCommandsAreRefusedAndChangeNothing) {
     SimCounters sum;
     run_seeds("clients", 1, scaled(8), Mutation::kNone, sum);
     gnstor::test::count("sim_strangers", sum.strangers);
@@ -43,7 +43,7 @@ TEST(Simulation, WhatMustBeRefusedIsRefusedAndLeavesNoTrace) {
     print_counts("sim", sum);
 }
 
-TEST(Simulation, AKillWhoseBootIsCutLosesNothing) {
+TEST(Simulation, AKillFollowedByACutDuringRecoveryLosesNothing) {
     SimCounters sum;
     run_seeds("kills", 1, scaled(4), Mutation::kNone, sum);
     run_seeds("spare", 1, scaled(4), Mutation::kNone, sum);
@@ -51,7 +51,7 @@ TEST(Simulation, AKillWhoseBootIsCutLosesNothing) {
     print_counts("sim", sum);
 }
 
-TEST(Simulation, AFullDiskBelowDelaysChangesAndCostsNothing) {
+TEST(Simulation, AFullDiskUnderTheStoreDelaysChangesAndLosesNothing) {
     SimCounters sum;
     run_seeds("sparse", 1, scaled(20), Mutation::kNone, sum);
     gnstor::test::count("sim_disks_full", sum.disks_full);
@@ -60,13 +60,13 @@ TEST(Simulation, AFullDiskBelowDelaysChangesAndCostsNothing) {
     print_counts("sim", sum);
 }
 
-TEST(Simulation, AFullDriveThatIsCutAgainAndAgainKeepsItsPromise) {
+TEST(Simulation, AFullDriveCutRepeatedlyKeepsItsCapacity) {
     SimCounters sum;
     run_seeds("full", 1, scaled(20), Mutation::kNone, sum);
     print_counts("sim", sum);
 }
 
-TEST(Simulation, WhatIsLostForGoodIsNamedAndItsReadsFail) {
+TEST(Simulation, PermanentlyLostBlocksAreReportedAndTheirReadsFail) {
     SimCounters sum;
     run_seeds("loss", 1, scaled(60), Mutation::kNone, sum);
     gnstor::test::count("sim_losses_accepted", sum.losses_accepted);
@@ -74,14 +74,14 @@ TEST(Simulation, WhatIsLostForGoodIsNamedAndItsReadsFail) {
     print_counts("sim", sum);
 }
 
-TEST(Simulation, ADriveThatIsHardlyPolledKeepsItsPromise) {
+TEST(Simulation, ARarelyPolledDriveKeepsItsCapacity) {
     SimCounters sum;
     for (const char* profile : {"lazy", "idle", "wide"})
         run_seeds(profile, 1, scaled(20), Mutation::kNone, sum);
     print_counts("sim", sum);
 }
 
-TEST(Simulation, WhatIsLostWithItsRecordsIsNeverOlderOrZeroesInSilence) {
+TEST(Simulation, BlocksLostWithTheirRecordsNeverSilentlyReadAsOlderDataOrZeroes) {
     SimCounters sum;
     run_seeds("records", 1, scaled(40), Mutation::kNone, sum);
     gnstor::test::count("sim_records_lost", sum.records_lost);
@@ -89,7 +89,7 @@ TEST(Simulation, WhatIsLostWithItsRecordsIsNeverOlderOrZeroesInSilence) {
 }
 
 /// Each of these found something once: see docs/reliability.md.
-TEST(Simulation, SeedsThatFoundSomethingOnceFindNothingNow) {
+TEST(Simulation, SeedsThatOnceFoundADefectPass) {
     constexpr struct {
         const char* profile;
         std::uint64_t seed;
@@ -109,13 +109,13 @@ TEST(Simulation, EveryCommandAloneSurvivesEveryCut) {
 }
 
 /// By the one history that `--list` names for it.
-TEST(Simulation, EveryMutationIsNoticedByItsSeed) {
+TEST(Simulation, EveryMutationIsDetectedByItsSeed) {
     std::uint64_t found = 0;
     for (const NamedMutation& m : mutations()) {
         EXPECT_NE(m.seed != 0, m.why_none != nullptr) << m.name;
         if (m.seed == 0) continue;
         const bool noticed = !run_history(make_config(m.profile, m.seed, 0, m.mutation)).failure.empty();
-        EXPECT_TRUE(noticed) << "no check noticed that " << m.about << "; './run sim --mutation " << m.name
+        EXPECT_TRUE(noticed) << "no check detected that " << m.about << "; './run sim --mutation " << m.name
                              << "' finds the seeds of profile " << m.profile << " that do";
         found += noticed ? 1 : 0;
     }
@@ -131,7 +131,7 @@ TEST(Simulation, ASeedReplaysToTheLastFlashOperation) {
     }
 }
 
-TEST(Simulation, AnOracleThatIsToldAnAnswerTooManyNoticesTheLoss) {
+TEST(Simulation, TheOracleDetectsTheLossOfAnAcknowledgedWrite) {
     // The oracle's own teeth: a drive that lost everything it acknowledged must be seen.
     BlockState block;
     const WriteOrder order{1, 5, order_crc(7)};

@@ -38,12 +38,12 @@ class Scenario:
                               timeout=CAPTURE_SECONDS)
         say(done.stdout.rstrip())
         if done.returncode != 0:
-            raise PeerError(f"the capture is not what it should be: {done.stderr.strip()[-1500:]}")
+            raise PeerError(f"the capture of the network traffic failed its check: {done.stderr.strip()[-1500:]}")
         self.count("packets", int(re.search(r"peer_capture_packets=(\d+)", done.stdout)[1]))
         carried = int(re.search(r"connections, MTU (\d+)", done.stdout)[1])
         if carried != PATH_MTU[self.mtu]:
-            raise PeerError(f"packets of long messages carry {carried} bytes in place of {PATH_MTU[self.mtu]} where the link has MTU {self.mtu}")
-        self.step("every packet of the capture judged: zlib, scapy, tshark")
+            raise PeerError(f"packets of long messages carry {carried} bytes, expected {PATH_MTU[self.mtu]} on a link with MTU {self.mtu}")
+        self.step("checked every packet of the capture with zlib, scapy and tshark")
 
     def finish(self, guest):
         """Prints the counters; returns them in words."""

@@ -18,21 +18,21 @@ def commands():
     """{host: [command]}; PeerError where the page no longer says what this was written for."""
     text = PAGE.read_text()
     if BEGIN not in text:
-        raise PeerError(f"{PAGE} has no part '{BEGIN}'")
+        raise PeerError(f"{PAGE} has no section '{BEGIN}'")
     found = {}
     for block in re.findall(r"```sh\n(.*?)```", text[text.index(BEGIN):], re.S)[:2]:
         for line in block.splitlines():
             if not (prompted := PROMPT.match(line)):
-                raise PeerError(f"{PAGE}: a line without a host's prompt: {line}")
+                raise PeerError(f"{PAGE}: this line does not begin with a host's prompt: {line}")
             name, prompt, command = prompted.groups()
             if prompt == "$" or name == GUEST:  # root's elsewhere are for programs that are not root's
                 found.setdefault(name, []).append(command)
     if {name: len(lines) for name, lines in found.items()} != HOSTS:
-        raise PeerError(f"{PAGE} has other commands than {HOSTS} by host: {found}")
+        raise PeerError(f"{PAGE} has a different number of commands per host than this test expects ({HOSTS}): {found}")
     everything = "\n".join(command for lines in found.values() for command in lines)
     for theirs in OTHERS:
         if theirs not in everything:
-            raise PeerError(f"{PAGE}: '{theirs}' is no longer there, in whose place something else was to be run")
+            raise PeerError(f"{PAGE} no longer contains '{theirs}', which this test replaces by another command")
     return {name: [other(command) for command in lines] for name, lines in found.items()}
 
 

@@ -47,7 +47,7 @@ class Gateway(Scenario):
         self.disk = host.block_device(self.guest, self.controller)
         space = host.json_of(self.guest, f"id-ns {self.disk}")
         if space["nsze"] << space["lbafs"][space["flbas"] & 15]["ds"] != MEGABYTES << 20:
-            raise PeerError(f"the namespace has not the volume's {MEGABYTES} MiB: {space}")
+            raise PeerError(f"the namespace does not have the volume's size of {MEGABYTES} MiB: {space}")
         host.json_of(self.guest, f"id-ctrl /dev/{self.controller}")
         host.json_of(self.guest, f"smart-log /dev/{self.controller}")
         self.step(f"connected {self.disk}")
@@ -75,29 +75,29 @@ class Gateway(Scenario):
         tree.mount()
         self.count("files", tree.compare("after disconnect and connect"))
         self.count("bytes", 3 * tree.bytes)
-        self.step(f"e2fsck finds nothing; all {tree.files} files compared after a remount, and after disconnect and connect")
+        self.step(f"e2fsck finds no error; all {tree.files} files compared after a remount, and after disconnect and connect")
 
     def kill_under_load(self):
         """The file system is mounted and written to while our process dies; its host waits, and nothing is lost."""
         self.guest.run("fio --thread --name=load --filename=/mnt/load --size=24m --rw=randwrite --bsrange=4k-64k --ioengine=libaio --direct=1"
                        " --iodepth=8 --rate=2m --verify=crc32c --verify_fatal=1 --output=/run/load.txt >/run/load.err 2>&1 &\n"
                        "echo $! >/run/load.pid")
-        self.guest.wait_for("awk '/^write_bytes/ { exit !($2 > 4000000) }' /proc/$(cat /run/load.pid)/io", 60, "a load")
+        self.guest.wait_for("awk '/^write_bytes/ { exit !($2 > 4000000) }' /proc/$(cat /run/load.pid)/io", 60, "fio has written 4 MB")
         self.ours.kill()
         state = f"cat /sys/class/nvme/{self.controller}/state"
-        self.guest.wait_for(f"[ $({state}) = connecting ]", 60, "the host notices that its target is dead")
-        self.step("our process killed under load; the host has noticed")
+        self.guest.wait_for(f"[ $({state}) = connecting ]", 60, "the host detects that its target has ended")
+        self.step("killed the gateway under load; the host has detected the lost connection")
         self.ours.start()
         self.guest.wait_for(f"[ $({state}) = live ]", 120, "the host has reconnected")
-        self.step("started again; the host has reconnected by itself")
-        self.guest.wait_for("! kill -0 $(cat /run/load.pid)", 200, "the end of the load")
+        self.step("started the gateway again; the host has reconnected by itself")
+        self.guest.wait_for("! kill -0 $(cat /run/load.pid)", 200, "fio ends")
         report = self.guest.text("cat /run/load.txt /run/load.err")
         if "err= 0" not in report or "verify" in self.guest.text("cat /run/load.err"):
-            raise PeerError(f"fio across the death of its target: {report}")
-        self.count("files", self.tree.compare("after our target was killed"))
+            raise PeerError(f"fio, running while its target was killed, reports an error: {report}")
+        self.count("files", self.tree.compare("after the target was killed"))
         self.tree.unmount()
         self.tree.check()
         self.guest.check_kernel_log(CONNECTION_LOST)
         self.count("bytes", 48 << 20)
         self.count("deaths")
-        self.step("fio verified what it wrote across it, all files compared, e2fsck finds nothing")
+        self.step("fio verified what it wrote before and after the kill, all files compared, e2fsck finds no error")

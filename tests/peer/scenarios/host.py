@@ -17,19 +17,19 @@ def connect(guest, address, port, nqn, host_nqn=HOST_NQN, host_id=HOST_ID, secon
     text = guest.text(f"nvme connect -t rdma -a {address} -s {port} -n {nqn} --hostnqn={host_nqn} --hostid={host_id} --keep-alive-tmo=15 --nr-write-queues=1 {more} -o json",
                       seconds)
     device = json.loads(text)["device"]
-    guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 10, f"{device} live")
+    guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 10, f"the controller {device} is live")
     return device
 
 
 def block_device(guest, controller, namespace=1):
     device = f"/dev/{controller}n{namespace}"
-    guest.wait_for(f"[ -b {device} ]", 20, f"{device} there")
+    guest.wait_for(f"[ -b {device} ]", 20, f"the block device {device} appears")
     return device
 
 
 def disconnect(guest, nqn):
     guest.run(f"nvme disconnect -n {nqn}", 60)
-    guest.wait_for("! ls /sys/class/nvme | grep -q .", 20, "no controller left")
+    guest.wait_for("! ls /sys/class/nvme | grep -q .", 20, "all controllers are removed")
 
 
 def verify(guest, device, megabytes, jobs=1, seconds=300, least=4096, most=131072):
@@ -41,7 +41,7 @@ def verify(guest, device, megabytes, jobs=1, seconds=300, least=4096, most=13107
     wrote, read = job["write"], job["read"]
     total = megabytes * jobs << 20
     if job["error"] or wrote["io_bytes"] != total or read["io_bytes"] != total:
-        raise PeerError(f"fio on {device}: error {job['error']}, wrote {wrote['io_bytes']} and verified {read['io_bytes']} of {total} bytes")
+        raise PeerError(f"fio on {device} ended with error {job['error']}, wrote {wrote['io_bytes']} and verified {read['io_bytes']} of {total} bytes")
     return wrote["io_bytes"] + read["io_bytes"], wrote["total_ios"] + read["total_ios"]
 
 
@@ -51,7 +51,7 @@ def status(done):
         return 0
     said = re.search(rb"NVMe status: .*\((0x[0-9a-f]+)\)", done.output, re.I)
     if not said:
-        raise PeerError(f"nvme exits with {done.status} and names no NVMe status: {done.text[-500:]}")
+        raise PeerError(f"nvme-cli exited with status {done.status} and printed no NVMe status: {done.text[-500:]}")
     return int(said[1], 16) & (array.DO_NOT_RETRY | 0x7FF)  # without More and the retry delay
 
 
@@ -60,7 +60,7 @@ def command(guest, words, wanted=0, seconds=60):
     done = guest.run(f"nvme {words}", seconds, None)
     got, wanted = status(done), array.field(wanted)
     if got != wanted:
-        raise PeerError(f"nvme {words}: status {got:#06x} in place of {wanted:#06x}: {done.text[-500:]}")
+        raise PeerError(f"nvme {words}: NVMe status {got:#06x}, expected {wanted:#06x}: {done.text[-500:]}")
     return done
 
 

@@ -69,7 +69,7 @@ class Initiator(Scenario):
         shown = sorted((r["trtype"], r["traddr"], r["trsvcid"].strip(), r["subnqn"]) for r in found if "discovery" not in r["subnqn"])
         wanted = sorted(("rdma", HOST_ADDRESS, str(PORT), nqn) for nqn in self.nqns)
         if shown != wanted:
-            raise PeerError(f"nvme discover shows {shown} in place of {wanted}")
+            raise PeerError(f"nvme discover shows {shown}, expected {wanted}")
         self.count("commands", 2)
         self.step(f"nvme discover shows {len(shown)} subsystems")
 
@@ -88,7 +88,7 @@ class Initiator(Scenario):
         if 1 << space["lbafs"][space["flbas"] & 15]["ds"] != array.BLOCK or space["nsze"] * array.BLOCK != MEGABYTES << 20:
             raise PeerError(f"id-ns: {space}")
         if health["critical_warning"] or [n["nsid"] for n in listed["nsid_list"]] != [1] or not errors["errors"]:
-            raise PeerError(f"smart-log {health}, list-ns {listed}, error-log {errors}")
+            raise PeerError(f"an unexpected log or list: smart-log {health}, list-ns {listed}, error-log {errors}")
         drive = uuid.UUID(self.nqns[0][-36:]).bytes
         self.put("/tmp/map", array.map_set(drive))
         self.record = array.volume_record(VOLUME, "peer", OWNER, BLOCKS)
@@ -105,7 +105,7 @@ class Initiator(Scenario):
                   " --raw-binary >/tmp/list")
         held = self.guest.run("cat /tmp/list").output
         if held[16:] != self.record:
-            raise PeerError(f"VOLUME LIST gives {held.hex()} in place of a header and {self.record.hex()}")
+            raise PeerError(f"VOLUME LIST returns {held.hex()}, expected a header and the record {self.record.hex()}")
         host.disconnect(self.guest, self.nqns[0])
         self.step("id-ctrl, id-ns, list-ns, smart-log, error-log, MAP SET, VOLUME ADD, VOLUME LIST")
 
@@ -114,12 +114,12 @@ class Initiator(Scenario):
         self.guest.check_kernel_log(NO_TABLE)
         words = f"connect -t rdma -a {HOST_ADDRESS} -s {PORT} -n {NOBODY} --hostnqn={host.HOST_NQN} --hostid={host.HOST_ID}"
         if self.guest.run(f"nvme {words}", 60, None).status == 0:
-            raise PeerError("nvme connect to a subsystem that is not there succeeds")
+            raise PeerError("nvme connect to a subsystem that does not exist succeeds")
         said = self.guest.check_kernel_log(REFUSED)
         if missing := [pattern for pattern in REFUSED if not any(re.fullmatch(pattern, line) for line in said)]:
-            raise PeerError(f"of a subsystem that is not there the guest's kernel does not say {missing}, but {said}")
+            raise PeerError(f"for a subsystem that does not exist the guest's kernel should log {missing}, but it logs {said}")
         self.count("refusals")
-        self.step("a subsystem that is not there is refused, with its status")
+        self.step("connecting to a subsystem that does not exist is refused with the right status")
 
     def io(self, device, opcode, words, blocks, file, wanted=0):
         way = {array.WRITE: f"-w -i {file}", array.READ: f"-r --raw-binary >{file}", array.FLUSH: ""}[opcode]
@@ -142,7 +142,7 @@ class Initiator(Scenario):
         self.io(disk, array.FLUSH, array.io_words(VOLUME, OWNER, 0, 1), 0, "")
         self.step(f"{2 * len(SIZES)} writes, a flush")
         self.guest.run(f"nvme reset /dev/{device}", 60)
-        self.guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 30, "the controller live again after its reset")
+        self.guest.wait_for(f"[ $(cat /sys/class/nvme/{device}/state) = live ]", 30, "the controller is live again after its reset")
         self.step("nvme reset")
         block = 0
         for blocks in SIZES * 2:
@@ -173,11 +173,11 @@ class Initiator(Scenario):
                   array.ACCESS_DENIED)
         health = host.json_of(self.guest, f"smart-log /dev/{device}")
         if min(int(health["host_write_commands"]), int(health["host_read_commands"])) < 2 * len(SIZES):
-            raise PeerError(f"smart-log has counted less than was done: {health}")
+            raise PeerError(f"smart-log counts fewer commands than were executed: {health}")
         noted = host.json_of(self.guest, f"error-log /dev/{device}")["errors"]
         if not any(int(entry["error_count"]) for entry in noted):
-            raise PeerError(f"the error log knows nothing of the refusals: {noted}")
-        self.step("9 refusals, each with its status, and the error log knows")
+            raise PeerError(f"the error log does not contain the refused commands: {noted}")
+        self.step("9 commands refused, each with the right status, and listed in the error log")
 
     def move_the_most(self):
         """The largest command that the controller takes (MDTS), and what is one block too much for a host and for the target."""
@@ -190,14 +190,14 @@ class Initiator(Scenario):
         more = array.io_words(VOLUME, OWNER, first, LARGEST + 1)
         done = self.guest.run(f"nvme io-passthru {self.disk} --namespace-id=1 --opcode={array.READ} {more} --data-len={size + array.BLOCK} -r", 60, None)
         if done.status == 0 or "Invalid argument" not in done.text:
-            raise PeerError(f"the guest's kernel takes a command of {size + array.BLOCK} bytes, or refuses it in another way: {done.status}, {done.text[-300:]}")
+            raise PeerError(f"the guest's kernel should refuse a command of {size + array.BLOCK} bytes with 'Invalid argument', but it exits with {done.status}, {done.text[-300:]}")
         self.count("refusals")
         for opcode, file in ((array.READ, "/tmp/read"), (array.WRITE, "/tmp/largest")):
             way = f"-w -i {file}" if opcode == array.WRITE else "-r"
             self.nvme(f"io-passthru {self.disk} --namespace-id=1 --opcode={opcode} {more} --data-len={size} {way}", array.INVALID_FIELD)
         self.io(self.disk, array.READ, array.io_words(VOLUME, OWNER, first, LARGEST), LARGEST, "/tmp/read")
         self.guest.run("cmp /tmp/largest /tmp/read")
-        self.step(f"{LARGEST * array.BLOCK >> 20} MiB in one command, written, read and compared; a block more refused by the kernel, and by the target")
+        self.step(f"{LARGEST * array.BLOCK >> 20} MiB in one command, written, read and compared; a command of one more block refused by the kernel and by the target")
 
     def refuse_a_stranger(self):
         """A client that has no right to the volume, under its own name."""
@@ -207,7 +207,7 @@ class Initiator(Scenario):
         self.io(disk, array.WRITE, words, 1, "/tmp/data0", array.ACCESS_DENIED)
         self.io(disk, array.READ, words, 1, "/tmp/read", array.ACCESS_DENIED)
         host.disconnect(self.guest, self.nqns[0])
-        self.step("a stranger is refused")
+        self.step("a client without rights to the volume is refused")
 
 
 class InitiatorAt3000(Initiator):

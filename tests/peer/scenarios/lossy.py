@@ -28,7 +28,7 @@ class Lossy(Scenario):
             done = initiate(self, QUEUES, MEGABYTES)
             dropped = sum(map(int, re.findall(r"dropped (\d+)", guest.text("/usr/bin/tc -s qdisc show"))))
             if not dropped or not done["bad_icrc"]:
-                raise PeerError(f"the network was to be spoilt; {dropped} packets were dropped, and our wire says {done}")
+                raise PeerError(f"the network was configured to lose and damage packets, but it dropped {dropped}, and our wire counts {done}")
             self.count("dropped", dropped)
             guest.check_kernel_log()
         self.judge_capture(guest, "spoilt")

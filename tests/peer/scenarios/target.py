@@ -20,7 +20,7 @@ def initiate(scenario, queues, megabytes):
                         megabytes, seed], scenario.folder / "initiator.txt", 300)
     done = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
     if done["bytes_written"] != queues * megabytes << 20 or done["bytes_read"] < done["bytes_written"]:
-        raise PeerError(f"the initiator did less than it was told: {text}")
+        raise PeerError(f"the initiator executed fewer commands than it was told to: {text}")
     scenario.step(text.splitlines()[0])
     scenario.step(f"{done['writes']} writes ({done['in_capsule']} in the capsule), {done['reads']} reads compared, seed {seed}, "
                   f"{done['retransmissions']} retransmissions, {done['bad_icrc']} with a bad ICRC")

@@ -32,7 +32,7 @@ class Thin(Scenario):
             self.step(f"guest and gateway are up, connected {self.disk}")
             self.discard("a fresh volume")
             self.file_system("ext4", f"mkfs.ext4 -q -F {self.disk}", f"e2fsck -f -n {self.disk}")
-            self.discard("what was a file system")
+            self.discard("a volume that held a file system")
             self.file_system("xfs", f"mkfs.xfs -q -f {self.disk}", f"xfs_repair -n {self.disk}")
             self.check_kernel_log()
             self.fill()
@@ -55,9 +55,9 @@ class Thin(Scenario):
         self.guest.check_kernel_log(expected, may_go_back=True)
         if lost := self.guest.went_back - before:
             self.count("went_back", lost)
-            self.step(f"the guest's rxe went back to a lost packet: connections lost and made anew: {lost}")
+            self.step(f"the guest's rxe driver lost connections because of a known defect of its own, and reconnected: {lost}")
         if self.guest.went_back > WENT_BACK_MOST:
-            raise PeerError(f"the guest lost {self.guest.went_back} connections; its own defect explains {WENT_BACK_MOST} at most")
+            raise PeerError(f"the guest lost {self.guest.went_back} connections; the known defect of its rxe driver explains at most {WENT_BACK_MOST}")
 
     def discard(self, what):
         self.guest.run(f"blkdiscard {self.disk}", 240)
@@ -77,22 +77,22 @@ class Thin(Scenario):
             said = self.guest.text("fstrim -v /mnt", 240)
             trimmed = re.search(r"(\d+) bytes\)? trimmed", said)
             if not trimmed or int(trimmed[1]) < FILE_MEGABYTES << 20:
-                raise PeerError(f"fstrim of {kind}: {said}")
+                raise PeerError(f"fstrim of {kind} trimmed less than expected: {said}")
             self.guest.run("umount /mnt", 60)
             self.count("trims")
         self.guest.run(check, 180)
         self.count("bytes", 4 * FILE_MEGABYTES << 20)
-        self.step(f"{kind}: written, read, removed and trimmed twice; its checker finds nothing")
+        self.step(f"{kind}: written, read, removed and trimmed twice; its checker finds no error")
 
     def fill(self):
         """Until the host is told that there is no room: not at once, and not with another error."""
         done = self.guest.run(f"dd if=/dev/zero of={self.disk} bs=64k oflag=direct", 600, None)
         wrote = re.search(r"^(\d+)\+\d+ records out", done.text, re.M)
         if done.status == 0 or "No space left on device" not in done.text or not wrote:
-            raise PeerError(f"a volume of {MEGABYTES} MiB on {SSDS} SSDs of {SSD_MEGABYTES} MiB was filled: {done.text[-500:]}")
+            raise PeerError(f"a volume of {MEGABYTES} MiB on {SSDS} SSDs of {SSD_MEGABYTES} MiB should run out of space before it is full: {done.text[-500:]}")
         megabytes = int(wrote[1]) >> 4
         most = SSDS * SSD_MEGABYTES // REPLICAS
         if not most // 2 <= megabytes <= most:
-            raise PeerError(f"{megabytes} MiB were written to SSDs that have room for {most}")
+            raise PeerError(f"{megabytes} MiB were written to SSDs that have room for only {most} MiB")
         self.count("full")
         self.step(f"no space left on device after {megabytes} MiB")

@@ -37,7 +37,7 @@ class Tree:
         self.files = int(self.guest.text(f"wc -l <{self.sums}"))
         self.bytes = int(self.guest.text("du -s /mnt/tree | cut -f1")) << 10
         if self.files < SMALL_FILES:
-            raise PeerError(f"the tree has only {self.files} files")
+            raise PeerError(f"the file tree has only {self.files} files")
 
     def compare(self, when):
         """Every file as it is on the medium."""
@@ -45,5 +45,5 @@ class Tree:
         good = int(self.guest.text("grep -c ': OK$' /run/compared", status=None) or 0)
         if good != self.files:
             others = self.guest.text("grep -v ': OK$' /run/compared | head -n 20", status=None)
-            raise PeerError(f"{good} of {self.files} files are as they were written, {when}: {others}")
+            raise PeerError(f"only {good} of {self.files} files have the contents that were written, {when}: {others}")
         return good

@@ -39,7 +39,7 @@ std::optional<CmId> ask(ConnectionManager& manager, TimeNs now, const Gid& peer,
     return asked;
 }
 
-TEST(RoceCmLimits, APeerThatAsksForPatienceForEverIsGivenUpInBoundedTime) {
+TEST(RoceCmLimits, APeerThatKeepsSendingMraIsAbandonedInBoundedTime) {
     CmOptions options = samples::CmRig::options(1);
     ConnectionManager manager(options);
     ASSERT_TRUE(manager.listen(kService).ok());
@@ -72,11 +72,11 @@ TEST(RoceCmLimits, APeerThatAsksForPatienceForEverIsGivenUpInBoundedTime) {
     EXPECT_EQ(now, begun + options.half_open_timeout_ns) << "after " << asked << " messages";
     EXPECT_EQ(manager.half_open(), 0u);
     const auto told = next_of_kind(manager, CmKind::kReject);
-    ASSERT_TRUE(told) << "it is told, and forgets its queue pair too";
+    ASSERT_TRUE(told) << "the peer must be told, so that it frees its queue pair";
     EXPECT_EQ(told->reason, RejectReason::kTimeout);
 }
 
-TEST(RoceCmLimits, AListenerThatDoesNotDecideHoldsAPlaceNoLonger) {
+TEST(RoceCmLimits, AnUndecidedListenerReleasesItsHalfOpenEntryAfterATimeout) {
     CmOptions options = samples::CmRig::options(1);
     ConnectionManager manager(options);
     ASSERT_TRUE(manager.listen(kService).ok());
@@ -111,7 +111,7 @@ std::vector<CmId> take_connections(ConnectionManager& manager, const Gid& peer, 
     return got;
 }
 
-TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesAsManyForOthersAndAllPeersSomeForOurOwn) {
+TEST(RoceCmLimits, OnePeerLeavesAsManyConnectionsForOthersAndAllPeersSomeForOurOwn) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     EXPECT_EQ(take_connections(manager, address_of(7), 100, 40).size(), 6u);
@@ -127,36 +127,39 @@ TEST(RoceCmLimits, APeerThatTakesAllItGetsLeavesAsManyForOthersAndAllPeersSomeFo
     EXPECT_EQ(manager.open_connections(), 16u);
 }
 
-TEST(RoceCmLimits, AConnectionThatWeEndedIsItsPeersUntilThePeerSaysThatItKnows) {
+TEST(RoceCmLimits, AConnectionThatWeEndedCountsForItsPeerUntilThePeerConfirms) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     const auto got = take_connections(manager, address_of(7), 100, 6);
     ASSERT_EQ(got.size(), 6u);
     for (const CmId id : got) manager.disconnect(0, id);
     EXPECT_EQ(manager.disconnecting(), 6u);
-    EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty()) << "it keeps its silence";
+    EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty())
+        << "a silent peer must not get more connections";
     CmMessage known;
     known.kind = CmKind::kDisconnected;
     known.local_id = 100;
     known.remote_id = got[0];
     manager.on_message(0, address_of(7), known);
     EXPECT_EQ(take_connections(manager, address_of(7), 400, 6).size(), 1u) << "for the one that it answered";
-    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u) << "others wait for nobody";
+    EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u)
+        << "other peers must get their connections";
 }
 
-TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereNoPlaceIsLeft) {
+TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenTheTableIsFull) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     ASSERT_EQ(take_connections(manager, address_of(7), 100, 6).size(), 6u);
     ASSERT_EQ(take_connections(manager, address_of(8), 200, 4).size(), 3u);
     for (std::uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
     EXPECT_TRUE(ask(manager, 1'000'000'000, address_of(30), 400))
-        << "one that nobody has answered for long goes";
+        << "a connection that is half-open for long must be replaced";
     EXPECT_EQ(manager.half_open(), 3u);
-    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500)) << "but for none that has its part";
+    EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(7), 500))
+        << "a peer that already has its share must not replace it";
 }
 
-TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereOurOwnHaveMoreThanTheirPlaces) {
+TEST(RoceCmLimits, HalfOpenConnectionsAreReplacedWhenOurOwnExceedTheirShare) {
     ConnectionManager manager(small_table());
     ASSERT_TRUE(manager.listen(kService).ok());
     for (std::uint32_t i = 0; i < 14; ++i)
@@ -164,12 +167,13 @@ TEST(RoceCmLimits, HalfOpenConnectionsGiveWayWhereOurOwnHaveMoreThanTheirPlaces)
     for (std::uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(ask(manager, 0, address_of(20 + i), 300 + i));
     // Its place is free when the end of who had it was told.
     EXPECT_FALSE(ask(manager, 1'000'000'000, address_of(30), 400));
-    EXPECT_FALSE(next_of_kind(manager, CmKind::kReject)) << "so that it asks again";
+    EXPECT_FALSE(next_of_kind(manager, CmKind::kReject))
+        << "the request must be dropped without a REJ, so that the peer repeats it";
     EXPECT_TRUE(ask(manager, 1'500'000'000, address_of(30), 400));
     EXPECT_EQ(manager.half_open(), 2u);
 }
 
-TEST(RoceCmLimits, AddressesOfOneIpv6NetworkHaveTogetherWhatAPeerHasAndLeaveSomeToEachOther) {
+TEST(RoceCmLimits, AddressesOfOneIpv6NetworkShareThePlacesOfOnePeerAndLeaveSomeToEachOther) {
     CmOptions options = small_table();
     options.connections_max = 64;
     ConnectionManager manager(options);
@@ -215,7 +219,7 @@ struct Accepted {
     CmId id = 0;
 };
 
-TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
+TEST(RoceCmLimits, AnAcceptedPeerThatIsAbandonedGetsARejectThatItUnderstands) {
     Accepted one;
     ASSERT_TRUE(next_of_kind(one.manager, CmKind::kReply)) << "which is lost";
     EXPECT_FALSE(one.manager.reject(0, one.id, RejectReason::kInvalidService, {}).ok()) << "it has the REP";
@@ -227,7 +231,7 @@ TEST(RoceCmLimits, WhoWasAcceptedAndIsGivenUpIsToldByARejectThatItUnderstands) {
     EXPECT_EQ(one.heard(*told), RejectReason::kTimeout);
 }
 
-TEST(RoceCmLimits, AnAcceptanceThatHasNotGoneOutIsTakenBackAsARefusalOfTheRequest) {
+TEST(RoceCmLimits, AnUnsentAcceptanceIsWithdrawnAsARejectOfTheRequest) {
     for (const bool unlistened : {true, false}) {
         Accepted one;
         if (unlistened) {

@@ -91,7 +91,7 @@ TEST(RoceCmMessage, ARequestHasTheNvmeBindingWhereTheKernelPutsIt) {
     EXPECT_EQ(got->destination, addresses.destination);
 }
 
-TEST(RoceCmMessage, WhatIsNoMessageIsRefused) {
+TEST(RoceCmMessage, InvalidMessagesAreRefused) {
     SplitMix64 dice(3);
     Mad mad;
     encode_cm(samples::make_cm(dice, CmKind::kReply), mad);

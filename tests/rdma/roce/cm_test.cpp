@@ -60,7 +60,7 @@ TEST(RoceCm, ARequestThatCannotBeServedIsRejectedWithItsReason) {
         << "a limited member of our partition, of which we are a full one";
 }
 
-TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
+TEST(RoceCm, TwoEndsConnectExchangeParametersAndDisconnect) {
     CmRig rig(1, 0);
     ASSERT_TRUE(rig.managers[1].listen(kService).ok());
     EXPECT_FALSE(rig.managers[1].listen(kService).ok());
@@ -100,7 +100,7 @@ TEST(RoceCm, TwoEndsConnectExchangeWhatTheyNeedAndPart) {
     EXPECT_EQ(rig.sent, 5u) << "REQ, REP, RTU, DREQ, DREP";
 }
 
-TEST(RoceCm, NobodyThereASayerOfNoAndAMissingServiceAllEnd) {
+TEST(RoceCm, ConnectingToASilentPeerARefusingPeerOrAMissingServiceEnds) {
     CmRig rig(2, 0);
     ASSERT_TRUE(rig.managers[1].listen(kService).ok());
     CmParameters wrong = parameters(1);
@@ -157,10 +157,11 @@ TEST(RoceCm, AFloodOfHalfOpenConnectionsIsBoundedAndPasses) {
     while (rig.managers[1].next_event(event)) {
     }
     rig.managers[1].on_time(20'000'000'000);
-    EXPECT_EQ(rig.managers[1].half_open(), 0u) << "nobody answered them in time";
+    EXPECT_EQ(rig.managers[1].half_open(), 0u)
+        << "half-open connections must end if they are not completed in time";
 }
 
-TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
+TEST(RoceCm, ARequestIsRepeatedForItsStatedTimeAndOtherMessagesForHalfOfIt) {
     const CmOptions options = CmRig::options(5);
     ConnectionManager manager(options);
     const auto messages_until_closed = [&](TimeNs now) {
@@ -185,7 +186,7 @@ TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
     mine.local_gid = address_of(0);
     mine.remote_gid = address_of(1);
     ASSERT_TRUE(manager.connect(0, address_of(1), mine).ok());
-    EXPECT_EQ(messages_until_closed(0), 16u) << "nobody answers";
+    EXPECT_EQ(messages_until_closed(0), 16u) << "the peer does not answer";
     // A host that needs 6 s for its first answer, and says no more afterwards.
     const auto id = manager.connect(10'000'000'000, address_of(1), mine);
     ASSERT_TRUE(id.ok());
@@ -210,7 +211,7 @@ TEST(RoceCm, ARequestIsRepeatedForAsLongAsItSaysAndOtherMessagesForHalfOfThat) {
     EXPECT_EQ(messages_until_closed(now), 8u) << "DREQ with its repetitions";
 }
 
-TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
+TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndRefusedRequestsHoldNoPlace) {
     CmOptions options = CmRig::options(5);
     options.half_open_of_peer_max = 4;
     ConnectionManager manager(options);
@@ -239,7 +240,7 @@ TEST(RoceCm, OnePeersFloodLeavesRoomForOthersAndWhatWasRefusedKeepsNoPlace) {
     EXPECT_LE(manager.open_connections(), options.connections_max);
 }
 
-TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
+TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForPeersWithFewerConnections) {
     CmOptions options;
     options.connections_max = 256;
     options.half_open_max = 64;
@@ -277,10 +278,11 @@ TEST(RoceCm, FloodsFromManyAddressesLeaveRoomForWhoHasFewer) {
         flood(peer);
     }
     EXPECT_EQ(ended, 8u) << "each took the place of one of the flood's";
-    for (const CmId id : honest) EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood took it back";
+    for (const CmId id : honest)
+        EXPECT_TRUE(manager.accept(200, id, {}).ok()) << "the flood replaced the real peer's connection";
 }
 
-TEST(RoceCm, APeerThatWasConnectedBeforeKeepsAllThatItOpensInAFloodOfFirstRequests) {
+TEST(RoceCm, APeerThatWasConnectedBeforeKeepsItsConnectionsInAFloodOfFirstRequests) {
     CmOptions options;
     options.connections_max = 256;
     options.half_open_max = 64;

@@ -199,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Rates, ForgedFlood, kFloods, [](const auto& p) {
            (p.param.proven ? "Proven" : "");
 });
 
-TEST_P(ForgedFlood, LeavesARealPeerThatConnectsTheChanceThatIsComputed) {
+TEST_P(ForgedFlood, LeavesARealPeerTheComputedChanceToConnect) {
     constexpr std::uint32_t kPeers = 30;
     const Flood& flood = GetParam();
     Machine machine(test::run_seed(), true);

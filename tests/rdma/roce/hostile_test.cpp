@@ -37,7 +37,7 @@ using namespace gnstor::rdma::roce;
 
 namespace {
 
-TEST(RoceHostilePeer, TouchesNothingThatKeysDoNotAllowAndNothingGrows) {
+TEST(RoceHostilePeer, AccessesNoMemoryWithoutAKeyAndConsumesNoUnboundedMemory) {
     std::uint64_t first = 1, last = 3000;
     if (const char* seed = std::getenv("GN_SEED")) first = last = std::strtoull(seed, nullptr, 0);
     hostile::Outcome sum;

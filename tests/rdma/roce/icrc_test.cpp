@@ -91,7 +91,7 @@ TEST(RoceIcrc, OurHeadersAreThoseOfAKnownPacket) {
 }
 
 // Bits that a router may change are covered by nothing; any other changed bit is noticed.
-TEST(RoceIcrc, EveryFlippedBitIsNoticedButThoseThatRoutersChange) {
+TEST(RoceIcrc, EveryFlippedBitIsDetectedExceptInFieldsThatRoutersChange) {
     SplitMix64 dice(7);
     std::vector<std::byte> storage;
     std::uint64_t flips = 0, free_bits = 0;
@@ -124,7 +124,7 @@ TEST(RoceIcrc, EveryFlippedBitIsNoticedButThoseThatRoutersChange) {
     std::printf("GN_COUNT roce_icrc_flips=%llu\n", static_cast<unsigned long long>(flips));
 }
 
-TEST(RoceIcrc, WhatIsNoUdpDatagramOfOnePieceIsRefused) {
+TEST(RoceIcrc, FragmentsAndInvalidUdpDatagramsAreRefused) {
     const auto refused = [](std::size_t at, std::uint8_t value) {
         auto changed = from_hex(kAck);
         changed[at] = static_cast<std::byte>(value);

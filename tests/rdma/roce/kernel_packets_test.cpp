@@ -44,7 +44,7 @@ CmMessage message_of(const Captured& captured) {
     return message.value_or(CmMessage{});
 }
 
-TEST(RoceKernelPackets, HaveAGoodIcrcAndOneFlippedBitIsNoticed) {
+TEST(RoceKernelPackets, HaveAGoodIcrcAndOneFlippedBitIsDetected) {
     for (const auto text : {samples::kKernelRequest, samples::kKernelReadyToUse, samples::kKernelDisconnect,
                             samples::kKernelSend, samples::kKernelAck}) {
         const Captured captured(text);
@@ -53,7 +53,7 @@ TEST(RoceKernelPackets, HaveAGoodIcrcAndOneFlippedBitIsNoticed) {
     }
 }
 
-TEST(RoceKernelPackets, ARequestSaysWhatNvmeRdmaAsksFor) {
+TEST(RoceKernelPackets, ARequestCarriesTheParametersOfNvmeRdma) {
     const Captured captured(samples::kKernelRequest);
     const CmMessage request = message_of(captured);
     EXPECT_EQ(request.kind, CmKind::kRequest);
@@ -83,7 +83,7 @@ TEST(RoceKernelPackets, ARequestSaysWhatNvmeRdmaAsksFor) {
     EXPECT_LE(differing, 3u) << "the flow label, which we send as zero";
 }
 
-TEST(RoceKernelPackets, TheOthersOfAConnectionSayWhatTheyMean) {
+TEST(RoceKernelPackets, TheOtherMessagesOfAConnectionAreDecodedCorrectly) {
     const CmMessage request = message_of(Captured(samples::kKernelRequest));
     const CmMessage ready = message_of(Captured(samples::kKernelReadyToUse));
     const CmMessage bye = message_of(Captured(samples::kKernelDisconnect));

@@ -32,7 +32,7 @@ Outcome contend(std::uint32_t floods, std::uint64_t a_second, bool known = false
     return out;
 }
 
-TEST(MessageRateLimiter, OnePeersFloodTakesHalfAtMostAndAFewPeersFloodsAreInNobodysWay) {
+TEST(MessageRateLimiter, OnePeersFloodTakesHalfAtMostAndFloodsOfAFewPeersDoNotBlockOthers) {
     const Outcome one = contend(1, 100'000);
     EXPECT_EQ(one.honest, 200u);
     EXPECT_LE(one.flood, 20u * 5'000 + 1'024);
@@ -41,11 +41,11 @@ TEST(MessageRateLimiter, OnePeersFloodTakesHalfAtMostAndAFewPeersFloodsAreInNobo
         const Outcome several = contend(floods, 20'000);
         EXPECT_EQ(several.honest, 200u) << floods;
         EXPECT_LE(several.flood, 20u * 10'000 + 2'048) << "work is bounded";
-        EXPECT_GE(several.flood, 20u * 9'000) << "and what is there is used";
+        EXPECT_GE(several.flood, 20u * 9'000) << "the budget must be used";
     }
 }
 
-TEST(MessageRateLimiter, WhoIsKnownNeedsNothingOfTheCommonPart) {
+TEST(MessageRateLimiter, AKnownPeerUsesNothingOfTheCommonBudget) {
     MessageRateLimiter budget({.at_once = 4, .a_second = 1, .seed = 7});
     for (std::uint32_t i = 0; i < 100; ++i) (void)budget.take(1, address_of(i), false);
     EXPECT_FALSE(budget.take(1, address_of(120), false));
@@ -58,7 +58,7 @@ TEST(MessageRateLimiter, ManyConnectionsOfOnePeerAtOnceAreServed) {
     EXPECT_TRUE(budget.take(kSecond, address_of(2), false));
 }
 
-TEST(MessageRateLimiter, TimeThatStandsStillOrGoesBackGivesNothing) {
+TEST(MessageRateLimiter, AClockThatStopsOrGoesBackAddsNoBudget) {
     MessageRateLimiter budget({.of_source_at_once = 8, .of_source_a_second = 1, .seed = 3});
     for (std::uint32_t i = 0; i < 8; ++i) EXPECT_TRUE(budget.take(5 * kSecond, address_of(1), true));
     EXPECT_FALSE(budget.take(5 * kSecond, address_of(1), true));

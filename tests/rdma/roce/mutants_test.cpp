@@ -28,12 +28,12 @@ TEST_P(RoceMutant, IsFoundByTheSimulatedNetwork) {
             std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), report.violation.c_str());
     }
     std::printf("GN_COUNT roce_mutant_%d_found=%llu\n", GetParam(), static_cast<unsigned long long>(found));
-    EXPECT_GT(found, 0u) << "the planted fault " << GetParam() << " went unnoticed in " << kRuns << " runs";
+    EXPECT_GT(found, 0u) << "the planted fault " << GetParam() << " was not detected in " << kRuns << " runs";
 }
 INSTANTIATE_TEST_SUITE_P(Each, RoceMutant, ::testing::Range(1, kMutations + 1));
 
 /// Else a fault might be found that these sources have anyway.
-TEST(RoceUnmutated, WithoutAFaultNothingIsFound) {
+TEST(RoceUnmutated, WithoutAPlantedFaultNoViolationIsFound) {
     for (std::uint64_t seed = 1; seed <= 20; ++seed) EXPECT_EQ(sim::run(seed).violation, "") << seed;
 }
 

@@ -43,7 +43,7 @@ def need(judge, name, package):
     if not judge:
         text = f"{name} is not installed: install {package}"
         if os.environ.get("CI"):
-            raise AssertionError(f"in CI this has to run: {text}")
+            raise AssertionError(f"this test must not be skipped in CI: {text}")
         raise unittest.SkipTest(text)
 
 
@@ -240,5 +240,5 @@ class Oracle(unittest.TestCase):
 
 if __name__ == "__main__":
     TOOL = sys.argv.pop(1)
-    print(f"seed {SEED}; scapy {'is there' if scapy else 'is not installed'}")
+    print(f"seed {SEED}; scapy {'is installed' if scapy else 'is not installed'}")
     unittest.main()

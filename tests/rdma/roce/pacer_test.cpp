@@ -127,7 +127,7 @@ Outcome run(const Load& load, Pacer& pacer) {
             queue.pop_front();
         }
     }
-    ADD_FAILURE() << "it does not end";
+    ADD_FAILURE() << "the transfer does not end";
     return out;
 }
 
@@ -138,7 +138,7 @@ void say(const char* what, const Load& load, const Outcome& out) {
                 static_cast<unsigned long long>(out.sent));
 }
 
-TEST(RocePacer, PeersThatAskForMegabytesAtOnceOverrunNoQueueOnTheWay) {
+TEST(RocePacer, ConcurrentReadsOfMegabytesOverrunNoQueueInTheNetwork) {
     for (const std::uint64_t speed : {80'000'000u, 100'000'000u, 400'000'000u}) {
         Load load;
         load.bytes_a_second = speed;
@@ -150,12 +150,12 @@ TEST(RocePacer, PeersThatAskForMegabytesAtOnceOverrunNoQueueOnTheWay) {
         load.paced = false;
         const Outcome burst = run(load, unused);
         say("unpaced", load, burst);
-        EXPECT_GT(burst.dropped, 1000u) << "the load is none";
+        EXPECT_GT(burst.dropped, 1000u) << "the unpaced load overran no queue, so the test covers nothing";
         gnstor::test::count("roce_paced_packets", paced.sent);
     }
 }
 
-TEST(RocePacer, TheSpeedOfTheWayIsFoundAndKept) {
+TEST(RocePacer, TheBandwidthOfThePathIsFoundAndKept) {
     for (const std::uint64_t speed : {20'000'000u, 100'000'000u, 300'000'000u, 1'000'000'000u}) {
         Load load;
         load.bytes_a_second = speed;
@@ -169,7 +169,7 @@ TEST(RocePacer, TheSpeedOfTheWayIsFoundAndKept) {
     }
 }
 
-TEST(RocePacer, WhatTheWayCarriesIsUsedInTheEnd) {
+TEST(RocePacer, TheFullBandwidthOfThePathIsEventuallyUsed) {
     Load load;
     load.reads = 400;
     load.bytes_a_second = 2'000'000'000;
@@ -179,7 +179,7 @@ TEST(RocePacer, WhatTheWayCarriesIsUsedInTheEnd) {
     EXPECT_GE(pacer.rate(), 1'000'000'000u);
 }
 
-TEST(RocePacer, ARequesterThatAsksForWhatItHasRoomForIsNotHeldBack) {
+TEST(RocePacer, ARequesterThatReadsOnlyWhatItCanBufferIsNotSlowedDown) {
     Load load;
     load.window_packets = 64 * 1024 / kMtu;
     load.reads = 100;
@@ -191,7 +191,7 @@ TEST(RocePacer, ARequesterThatAsksForWhatItHasRoomForIsNotHeldBack) {
     EXPECT_EQ(paced.dropped, 0u);
 }
 
-TEST(RocePacer, WhatComesBehindAPacedReadWaitsForItAndIsThenSaid) {
+TEST(RocePacer, ResponsesBehindAPacedReadWaitForItAndAreThenSent) {
     Pacer pacer;
     Reader reader(4096, 4, 2, &pacer);
     Request send;
@@ -208,7 +208,8 @@ TEST(RocePacer, WhatComesBehindAPacedReadWaitsForItAndIsThenSaid) {
         ASSERT_LT(now, kPatience);
         if (!reader.responder->next_packet(now, packet)) {
             ++held_back;
-            ASSERT_GT(reader.responder->next_deadline(), now) << "nobody would look at it again";
+            ASSERT_GT(reader.responder->next_deadline(), now)
+                << "the responder has no deadline at which it would send the rest";
             ASSERT_NE(reader.responder->next_deadline(), kNever);
             now = reader.responder->next_deadline();
             continue;

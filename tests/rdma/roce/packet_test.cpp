@@ -99,7 +99,7 @@ TEST(RocePacket, EachRefusalHasItsReason) {
     EXPECT_EQ(decode(std::vector<std::byte>(5000), got), DecodeVerdict::kTooLong);
 }
 
-TEST(RocePacket, WhatDoesNotFitIsNotEncoded) {
+TEST(RocePacket, InvalidPacketsAreNotEncoded) {
     std::vector<std::byte> data(kMtuMax + 4), room(8192);
     Packet packet;
     packet.opcode = Opcode::kSendOnly;
@@ -117,7 +117,7 @@ TEST(RocePacket, WhatDoesNotFitIsNotEncoded) {
     EXPECT_FALSE(encode(packet, room).ok());
 }
 
-TEST(RocePacket, BytesAreScatteredIntoPiecesFromAnyPlaceOnAndNotBeyondThem) {
+TEST(RocePacket, BytesAreScatteredIntoSegmentsFromAnyOffsetAndNotBeyondThem) {
     // Pieces of 3, 0 and 5 bytes, each with a guard behind it.
     for (std::uint32_t at = 0; at <= 9; ++at) {
         for (std::uint32_t bytes = 0; bytes <= 9; ++bytes) {

@@ -10,16 +10,16 @@ namespace {
 using Verdict = PeerWatch::Verdict;
 constexpr TimeNs kLater = PeerWatch::kConfirmNs;
 
-TEST(PeerWatch, OneMessageAsksAndASecondOneEndsNoSoonerThanALivingPeerAnswers) {
+TEST(PeerWatch, OnePortUnreachableMessageProbesThePeerAndASecondEndsItOnlyAfterTimeForAnAnswer) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(1000), Verdict::kProbe);
     EXPECT_TRUE(watch.doubted());
-    EXPECT_EQ(watch.refused(1000), Verdict::kWait) << "of the same burst";
+    EXPECT_EQ(watch.refused(1000), Verdict::kWait) << "a message of the same burst must not count";
     EXPECT_EQ(watch.refused(1000 + kLater - 1), Verdict::kWait);
     EXPECT_EQ(watch.refused(1000 + kLater), Verdict::kEnded);
 }
 
-TEST(PeerWatch, APacketOfThePeerMakesTheNextMessageTheFirst) {
+TEST(PeerWatch, APacketOfThePeerResetsTheCountOfMessages) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(1000), Verdict::kProbe);
     watch.heard(1000 + kLater - 1);
@@ -28,7 +28,7 @@ TEST(PeerWatch, APacketOfThePeerMakesTheNextMessageTheFirst) {
     EXPECT_EQ(watch.refused(1000 + 2 * kLater), Verdict::kEnded);
 }
 
-TEST(PeerWatch, ADoubtedPeerIsAskedAgainAndMoreRarelyWithEachTime) {
+TEST(PeerWatch, ASuspectedPeerIsProbedWithIncreasingIntervals) {
     PeerWatch watch;
     EXPECT_EQ(watch.refused(0), Verdict::kProbe);
     TimeNs before = 0;
@@ -43,7 +43,7 @@ TEST(PeerWatch, ADoubtedPeerIsAskedAgainAndMoreRarelyWithEachTime) {
     EXPECT_EQ(pauses, (std::vector<TimeNs>{1, 2, 4, 8, 8, 8}));
 }
 
-TEST(PeerWatch, OnlyAPeerThatOwesMessagesIsAskedForItsSilence) {
+TEST(PeerWatch, OnlyASilentPeerThatOwesAnswersIsProbed) {
     PeerWatch watch;
     EXPECT_FALSE(watch.probe_due(5 * kSecondNs, false));
     EXPECT_EQ(watch.next_deadline(), kNever);
@@ -59,7 +59,7 @@ TEST(PeerWatch, OnlyAPeerThatOwesMessagesIsAskedForItsSilence) {
 
 class Probed : public samples::Rig {};
 
-TEST_F(Probed, OnlyNumbersThatWereSentAndAreNotAnsweredAreUnanswered) {
+TEST_F(Probed, OnlySentAndUnacknowledgedPacketNumbersCountAsUnanswered) {
     EXPECT_FALSE(requester->probe()) << "nothing was sent";
     post(RequestKind::kWrite, 3 * samples::kMtu);
     EXPECT_FALSE(requester->unanswered(0xFFFFFE)) << "posted, not sent";
@@ -72,7 +72,7 @@ TEST_F(Probed, OnlyNumbersThatWereSentAndAreNotAnsweredAreUnanswered) {
     EXPECT_TRUE(requester->unanswered(0xFFFFFF));
 }
 
-TEST_F(Probed, WhatIsUnacknowledgedIsSentAgainAtOnceAndItsTimeoutStays) {
+TEST_F(Probed, UnacknowledgedPacketsAreSentAgainAtOnceAndTheirTimeoutIsKept) {
     post(RequestKind::kWrite, 4 * samples::kMtu);
     requests(0);
     const TimeNs deadline = requester->next_deadline();
@@ -86,7 +86,7 @@ TEST_F(Probed, WhatIsUnacknowledgedIsSentAgainAtOnceAndItsTimeoutStays) {
     EXPECT_EQ(node.memory[0], std::byte{0x5A});
 }
 
-TEST_F(Probed, ADuplicateAsksWhereNothingIsUnacknowledgedAndIsNotExecuted) {
+TEST_F(Probed, WithNothingUnacknowledgedTheProbeIsADuplicateThatIsNotExecuted) {
     node.posted = 2;
     post(RequestKind::kSend, 10);
     to_responder(0, requests(0));
@@ -102,13 +102,13 @@ TEST_F(Probed, ADuplicateAsksWhereNothingIsUnacknowledgedAndIsNotExecuted) {
     EXPECT_EQ(requester->next_deadline(), kNever) << "no timeout runs for it";
     to_responder(200'000, probe);
     const auto answer = answers(200'000);
-    ASSERT_EQ(answer.size(), 1u) << "it is acknowledged at once";
+    ASSERT_EQ(answer.size(), 1u) << "a duplicate must be acknowledged at once";
     to_requester(200'000, answer);
     EXPECT_FALSE(requester->unanswered(0xFFFFFE));
-    EXPECT_EQ(node.done.size(), 1u) << "no second message";
+    EXPECT_EQ(node.done.size(), 1u) << "a duplicate must not be executed";
     post(RequestKind::kSend, 10);
     to_responder(300'000, requests(300'000));
-    EXPECT_EQ(node.done.size(), 2u) << "the connection goes on";
+    EXPECT_EQ(node.done.size(), 2u) << "the connection must continue to work";
 }
 
 TEST_F(Probed, ADuplicateOfAReadsLastNumberIsAcknowledged) {

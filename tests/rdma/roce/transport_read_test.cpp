@@ -10,7 +10,7 @@ namespace {
 using RoceTransport = Rig;
 
 // Its answers come as fast as the peer can send, so what is asked for is what our own side has room for.
-TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
+TEST_F(RoceTransport, ALongReadIsRequestedInPiecesThatFitTheWindow) {
     RequesterOptions options = out(0xFFFFFE);
     options.window_packets = 8;
     options.reads_max = 3;
@@ -20,7 +20,7 @@ TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
     post(RequestKind::kRead, 20 * kMtu + 5, kBase + 3);
     std::uint32_t asked = 0, lost = 0;
     for (TimeNs now = 0; completions().empty(); now += 1'000'000) {
-        ASSERT_LT(now, 100'000'000u) << "it does not end";
+        ASSERT_LT(now, 100'000'000u) << "the READ does not end";
         requester->on_time(now);
         const auto sent = requests(now);
         std::uint32_t bytes = 0;
@@ -45,7 +45,7 @@ TEST_F(RoceTransport, ALongReadIsAskedForInPiecesThatFitTheWindow) {
 }
 
 // The peer has its own count of messages, in which each piece of a READ is one.
-TEST_F(RoceTransport, CreditsAreCountedInMessagesThatThePeerHasSeen) {
+TEST_F(RoceTransport, CreditsAreCountedFromMessagesThatThePeerHasReceived) {
     RequesterOptions options = out(0xFFFFFE);
     options.window_packets = 8;
     requester = std::make_unique<Requester>(options);
@@ -72,14 +72,14 @@ TEST_F(RoceTransport, CreditsAreCountedInMessagesThatThePeerHasSeen) {
 }
 
 // Who did not answer in time may not have got to what it has in its buffer: it is not sent all of it again.
-TEST_F(RoceTransport, AfterATimeoutTwoPacketsGoOutAndTwiceAsManyWithEachAnswer) {
+TEST_F(RoceTransport, AfterATimeoutTwoPacketsAreSentAndTwiceAsManyAfterEachAnswer) {
     post(RequestKind::kWrite, 16 * kMtu);
     ASSERT_EQ(requests(0).size(), 16u);
     TimeNs now = requester->next_deadline();
     requester->on_time(now);
     const auto again = requests(now);
     ASSERT_EQ(again.size(), 2u);
-    EXPECT_TRUE(again[1].ack_request) << "or nobody would say that it came";
+    EXPECT_TRUE(again[1].ack_request) << "the packet must request an acknowledgement";
     std::vector<std::size_t> rounds;
     for (auto sent = again; !sent.empty(); sent = requests(now)) {
         rounds.push_back(sent.size());
@@ -90,7 +90,7 @@ TEST_F(RoceTransport, AfterATimeoutTwoPacketsGoOutAndTwiceAsManyWithEachAnswer) 
     EXPECT_EQ(rounds, (std::vector<std::size_t>{2, 4, 8, 2}));
     EXPECT_EQ(completions(), Statuses{rdma::mlx5::kSyndromeNone});
     post(RequestKind::kWrite, 16 * kMtu);
-    EXPECT_EQ(requests(now).size(), 16u) << "and all as before in the end";
+    EXPECT_EQ(requests(now).size(), 16u) << "the full window must be restored in the end";
 }
 
 }  // namespace

@@ -23,7 +23,7 @@ TEST_F(RoceTransport, OneAcknowledgementCoversManyMessagesAcrossTheWrap) {
     EXPECT_EQ(sent[1].psn, 0xFFFFFFu);
     EXPECT_EQ(sent[2].psn, 0u);
     to_responder(100, sent);
-    EXPECT_TRUE(answers(100).empty()) << "an acknowledgement waits for company";
+    EXPECT_TRUE(answers(100).empty()) << "an acknowledgement must be delayed to cover several messages";
     ASSERT_NE(responder->next_deadline(), kNever);
     const auto answer = answers(responder->next_deadline());
     ASSERT_EQ(answer.size(), 1u);
@@ -34,7 +34,7 @@ TEST_F(RoceTransport, OneAcknowledgementCoversManyMessagesAcrossTheWrap) {
     EXPECT_EQ(requester->next_deadline(), kNever) << "nothing to wait for";
 }
 
-TEST_F(RoceTransport, AGapIsNamedOnceAndEverythingFromItIsSentAgain) {
+TEST_F(RoceTransport, AGapCausesOneNakAndIsRetransmittedFromThere) {
     node.posted = 1;
     post(RequestKind::kSend, 4 * kMtu);
     const auto sent = requests(0);
@@ -52,7 +52,7 @@ TEST_F(RoceTransport, AGapIsNamedOnceAndEverythingFromItIsSentAgain) {
     EXPECT_EQ(node.done[0].bytes, 4 * kMtu);
 }
 
-TEST_F(RoceTransport, SilenceIsAnsweredByBackOffAndThenByAnError) {
+TEST_F(RoceTransport, SilenceCausesBackOffAndThenAnError) {
     post(RequestKind::kWrite, 10);
     post(RequestKind::kWrite, 10);
     EXPECT_EQ(requests(0).size(), 2u);
@@ -70,11 +70,11 @@ TEST_F(RoceTransport, SilenceIsAnsweredByBackOffAndThenByAnError) {
     EXPECT_TRUE(requester->failed());
     EXPECT_EQ(completions(), (Statuses{mlx5::kTransportRetryExceeded, mlx5::kFlushed}));
     post(RequestKind::kWrite, 10);
-    EXPECT_EQ(completions(), Statuses{mlx5::kFlushed}) << "what is posted later is flushed";
+    EXPECT_EQ(completions(), Statuses{mlx5::kFlushed}) << "requests posted later must be flushed";
     EXPECT_EQ(requester->next_deadline(), kNever);
 }
 
-TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
+TEST_F(RoceTransport, AMissingReceiveIsWaitedForButNotForever) {
     for (const std::uint32_t retries : {0u, 3u, 6u, kRnrByTime}) {
         send_where_no_receive_is(retries);
         TimeNs now = 0;
@@ -96,13 +96,13 @@ TEST_F(RoceTransport, AMissingReceiveIsWaitedForAndNotForEver) {
         if (retries != kRnrByTime) {
             EXPECT_EQ(naks, retries + 1);
         } else {
-            EXPECT_GE(now, kRnrPatienceNs) << "not by number";
+            EXPECT_GE(now, kRnrPatienceNs) << "the timeout must end the connection, not the number of tries";
             EXPECT_LE(now, kRnrPatienceNs + rnr_timer_ns(12));
         }
     }
 }
 
-TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestPauseIsSentLittle) {
+TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestRnrPauseIsSentFewPackets) {
     send_where_no_receive_is(kRnrByTime);
     TimeNs now = 0;
     std::uint32_t naks = 0;
@@ -123,7 +123,7 @@ TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestPauseIsSentLittle) {
     EXPECT_GE(now, kRnrPatienceNs) << "for as long as others have";
 }
 
-TEST_F(RoceTransport, ProgressRenewsThePatienceWithAMissingReceive) {
+TEST_F(RoceTransport, ProgressRestartsTheTimeoutOfAMissingReceive) {
     TimeNs now = 0;
     const auto wait_for_most_of_it = [&] {
         const TimeNs until = now + kRnrPatienceNs * 3 / 4;
@@ -147,7 +147,7 @@ TEST_F(RoceTransport, ProgressRenewsThePatienceWithAMissingReceive) {
     }
 }
 
-TEST_F(RoceTransport, AReceiveThatComesInTimeTakesTheMessage) {
+TEST_F(RoceTransport, AReceivePostedInTimeGetsTheMessage) {
     post(RequestKind::kSendInvalidate, 10);
     to_responder(0, requests(0));
     to_requester(0, answers(0));
@@ -171,7 +171,7 @@ TEST_F(RoceTransport, ADuplicateIsAcknowledgedAndNotExecuted) {
     EXPECT_EQ(answers(2'000'000).size(), 1u);
 }
 
-TEST_F(RoceTransport, ALostResponseIsAskedForAgainFromWhereItWasLost) {
+TEST_F(RoceTransport, ALostResponseIsRequestedAgainFromTheLostPacket) {
     for (std::size_t i = 0; i < node.memory.size(); ++i) node.memory[i] = static_cast<std::byte>(i * 7);
     post(RequestKind::kRead, 4 * kMtu - 24);
     to_responder(0, requests(0));
@@ -232,7 +232,7 @@ TEST_F(RoceTransport, NoMoreReadsAreUnderWayThanAgreed) {
     EXPECT_EQ(answer.back().syndrome, nak_syndrome(NakCode::kInvalidRequest));
 }
 
-TEST_F(RoceTransport, AWrongKeyEndsTheConnectionAndItsReasonIsToldAgain) {
+TEST_F(RoceTransport, AWrongKeyEndsTheConnectionAndARepeatedRequestGetsTheReasonAgain) {
     post(RequestKind::kWrite, 10);
     post(RequestKind::kWrite, 10, kBase, kKey + 1);
     post(RequestKind::kWrite, 10);
@@ -248,7 +248,7 @@ TEST_F(RoceTransport, AWrongKeyEndsTheConnectionAndItsReasonIsToldAgain) {
     EXPECT_EQ(completions(), (Statuses{mlx5::kSyndromeNone, mlx5::kRemoteAccessError, mlx5::kFlushed}));
 }
 
-TEST_F(RoceTransport, AKeyThatIsTakenBackEndsAReadInTheMiddle) {
+TEST_F(RoceTransport, InvalidatingAKeyEndsAReadInProgress) {
     post(RequestKind::kRead, 3 * kMtu);
     to_responder(0, requests(0));
     Packet packet;
@@ -262,7 +262,7 @@ TEST_F(RoceTransport, AKeyThatIsTakenBackEndsAReadInTheMiddle) {
     EXPECT_EQ(completions(), Statuses{mlx5::kRemoteAccessError});
 }
 
-TEST_F(RoceTransport, CreditsHoldSendsBackButOne) {
+TEST_F(RoceTransport, WithoutCreditsOnlyOneSendGoesOut) {
     for (int i = 0; i < 6; ++i) post(RequestKind::kSend, 10);
     // The first is acknowledged with credits for two more messages: those that are out already count.
     Packet packet;
@@ -275,7 +275,7 @@ TEST_F(RoceTransport, CreditsHoldSendsBackButOne) {
     EXPECT_EQ(requests(0).size(), 2u);
 }
 
-TEST_F(RoceTransport, WhatIsOutOfOrderWithinAMessageIsRefused) {
+TEST_F(RoceTransport, PacketsOutOfOrderWithinAMessageAreRefused) {
     const auto refusal = [&](std::initializer_list<std::pair<Opcode, std::uint32_t>> packets,
                              std::uint32_t length = 0) {
         start(0);
@@ -315,7 +315,7 @@ TEST_F(RoceTransport, WhatIsOutOfOrderWithinAMessageIsRefused) {
     EXPECT_EQ(refusal({{Opcode::kSendOnly, 8}, {Opcode::kWriteOnly, 0}, {Opcode::kReadRequest, 0}}), 0);
 }
 
-TEST_F(RoceTransport, AMessageBeyondItsReceiveIsRefusedAndTheReceiveSaysSo) {
+TEST_F(RoceTransport, AMessageLargerThanItsReceiveIsRefusedAndFailsTheReceive) {
     node.posted = 1;
     post(RequestKind::kSend, 5 * kMtu);
     to_responder(0, requests(0));
@@ -326,7 +326,7 @@ TEST_F(RoceTransport, AMessageBeyondItsReceiveIsRefusedAndTheReceiveSaysSo) {
     EXPECT_EQ(completions(), Statuses{mlx5::kRemoteInvalidRequest});
 }
 
-TEST_F(RoceTransport, AnswersToWhatWasNeverSentChangeNothing) {
+TEST_F(RoceTransport, AcknowledgementsOfUnsentPacketsChangeNothing) {
     post(RequestKind::kWrite, 10);
     const auto sent = requests(0);
     const std::uint32_t psn = sent[0].psn;
@@ -355,7 +355,7 @@ TEST_F(RoceTransport, AResponseOfAnotherLengthEndsTheConnection) {
     EXPECT_EQ(completions(), Statuses{mlx5::kBadResponse});
 }
 
-TEST_F(RoceTransport, AnErrorOfOneHalfEndsTheOther) {
+TEST_F(RoceTransport, AnErrorOfTheRequesterOrResponderEndsTheOther) {
     Connection connection(out(0), in(0), node);
     node.posted = 1;
     std::vector<std::byte> data(kMtu);

@@ -293,13 +293,13 @@ TEST(Besieged, APairKeepsItsThroughputAndMemoryIsBounded) {
     std::vector<double> slower;  // of each slice, beside the one before
     for (int i = 0; i < kSlices; ++i) {
         const auto quiet = worker.await(kSliceBlocks);
-        ASSERT_TRUE(quiet) << "the pair's connection failed, or stands still, without attackers";
-        ASSERT_TRUE(attackers.set(true)) << "the attackers are not answered";
+        ASSERT_TRUE(quiet) << "the pair's connection failed, or makes no progress, without attackers";
+        ASSERT_TRUE(attackers.set(true)) << "the attacker processes do not respond";
         const auto loud = worker.await(kSliceBlocks);
-        ASSERT_TRUE(loud) << "the pair's connection failed, or stands still, beside attackers";
+        ASSERT_TRUE(loud) << "the pair's connection failed, or makes no progress, during the attack";
         slower.push_back(static_cast<double>(loud->count()) / static_cast<double>(quiet->count()));
         EXPECT_LE(pair.right.driver->links(), 1 + 2 * (kHalfOpenOfPeer + 1) + kHalfOpenOfPeer);
-        ASSERT_TRUE(attackers.set(false)) << "the attackers are not answered";
+        ASSERT_TRUE(attackers.set(false)) << "the attacker processes do not respond";
     }
     const std::int64_t grown = test::peak_live_bytes() - before;
     std::ranges::sort(slower);
@@ -307,14 +307,14 @@ TEST(Besieged, APairKeepsItsThroughputAndMemoryIsBounded) {
     std::printf(
         "besieged: a block takes %.2f times as long (slices: %.2f to %.2f); %lld bytes more at most\n",
         middle, slower.front(), slower.back(), static_cast<long long>(grown));
-    EXPECT_LT(middle, kSlowerMost) << "attackers take more than their share";
+    EXPECT_LT(middle, kSlowerMost) << "attackers slow the honest pair down by more than their share";
     EXPECT_LT(grown, kMemoryMost);
     pair.right.reactor->run([&] {
         std::vector<std::byte> wanted(server.honest.size());
         rig::fill(wanted, 77);
         EXPECT_TRUE(std::equal(wanted.begin() + kLanes * kBlockBytes, wanted.end(),
                                server.honest.begin() + kLanes * kBlockBytes))
-            << "memory that nobody asked to write has changed";
+            << "memory that no request may write has changed";
     });
     test::count("udp_besieged_blocks", kSlices * kSliceBlocks);
     test::count("udp_besieged_attacks",

@@ -118,7 +118,7 @@ class Capture(unittest.TestCase):
                 sniffer = Sniffer(port)
             except PermissionError:
                 sniffer = None
-                print("no CAP_NET_RAW: packets are judged as the driver tells them, not as the wire has them")
+                print("no CAP_NET_RAW: packets are checked as the driver reports them, not as captured on the wire")
             said = ""
             try:
                 done = subprocess.run([TOOL, str(port), str(SEED)], capture_output=True, text=True, timeout=200)
@@ -132,7 +132,7 @@ class Capture(unittest.TestCase):
         if done.returncode != 0:
             raise RuntimeError(f"{TOOL} failed: {done.stderr}")
         if sniffer and sniffer.dropped:
-            raise RuntimeError(f"{TRIES} times not every packet could be taken: {sniffer.dropped} were dropped")
+            raise RuntimeError(f"in {TRIES} tries the capture was never complete: {sniffer.dropped} packets were dropped")
         cls.told = [bytes.fromhex(line) for line in done.stdout.split()]
         cls.packets = cls.wire if cls.wire is not None else cls.told
 
@@ -142,8 +142,8 @@ class Capture(unittest.TestCase):
             found = oracle.fields(datagram)
             self.assertEqual(found["icrc"], 1, datagram.hex())
             seen[found["opcode"]] = seen.get(found["opcode"], 0) + 1
-        self.assertEqual({name for code, name in KINDS.items() if code not in seen}, set(), "kinds that were not seen")
-        self.assertEqual(set(seen) - set(KINDS) - {0x0E}, set(), "kinds that should not be there")
+        self.assertEqual({name for code, name in KINDS.items() if code not in seen}, set(), "packet kinds that did not occur")
+        self.assertEqual(set(seen) - set(KINDS) - {0x0E}, set(), "unexpected packet kinds")
         print(f"\nGN_COUNT udp_capture_packets={len(self.packets)}")
 
     def test_the_kernel_sent_what_the_driver_said(self):
@@ -219,5 +219,5 @@ class Capture(unittest.TestCase):
 
 if __name__ == "__main__":
     TOOL = sys.argv.pop(1)
-    print(f"seed {SEED}; scapy {'is there' if oracle.scapy else 'is not installed'}")
+    print(f"seed {SEED}; scapy {'is installed' if oracle.scapy else 'is not installed'}")
     unittest.main()

@@ -33,7 +33,7 @@ std::uint64_t wall_ms() {
                                           .count());
 }
 
-TEST(Open, RefusesAddressesAndMtusThatCannotBeAndNamesWhatIsTaken) {
+TEST(Open, RefusesInvalidAddressesAndMtusAndNamesAPortInUse) {
     const auto reactor = std::move(Reactor::start("gn-test")).value();
     const auto code = [&](const std::string& address, std::uint32_t mtu = 0) {
         const auto opened = Driver::open({.address = address, .port = 19'999, .mtu = mtu}, *reactor);
@@ -75,7 +75,7 @@ TEST(Connect, PrivateDataGoesBothWaysAndBothSidesKnowTheOther) {
     EXPECT_EQ(*accepted->failed, mlx5::kFlushed);
 }
 
-TEST(Connect, WhatCannotBeIsRefusedBeforeAPacketIsSent) {
+TEST(Connect, InvalidParametersAreRefusedBeforeAPacketIsSent) {
     Pair pair;
     FakeEndpoint endpoint(*pair.left.reactor);
     const std::vector<std::byte> much(57);
@@ -90,7 +90,7 @@ TEST(Connect, WhatCannotBeIsRefusedBeforeAPacketIsSent) {
     EXPECT_EQ(pair.left.driver->counters().packets_sent, 0u);
 }
 
-TEST(Connect, ARefusalNamesItsReasonAndWhatNvmeSaysInIt) {
+TEST(Connect, ARejectStatesItsReasonAndItsNvmeStatus) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     FakeEndpoint endpoint(*pair.left.reactor);
@@ -125,7 +125,7 @@ TEST(Connect, ARefusalNamesItsReasonAndWhatNvmeSaysInIt) {
     pair.right.driver->unlisten(4420);
 }
 
-TEST(Connect, WhereNobodyHasThePortTheMachineSaysSoAtOnce) {
+TEST(Connect, ConnectingToAPortWithoutAListenerFailsAtOnce) {
     Pair pair;
     FakeEndpoint endpoint(*pair.left.reactor);
     pair.right.driver.reset();
@@ -137,7 +137,7 @@ TEST(Connect, WhereNobodyHasThePortTheMachineSaysSoAtOnce) {
     EXPECT_EQ(pair.left.driver->links(), 0u);
 }
 
-TEST(Connect, ASilentPeerEndsAtTheDeadlineOrWhenTheMessagesAreSpent) {
+TEST(Connect, ConnectingToASilentPeerEndsAtTheDeadlineOrAfterTheLastRetry) {
     Pair pair;
     // Has the port open, and never answers.
     const int silent = socket(AF_INET, SOCK_DGRAM, 0);
@@ -213,7 +213,7 @@ TEST(Connect, OverIpv6) {
     driver.unlisten(4420);
 }
 
-TEST(Connect, AThousandConnectionsAreMadeAndEndedByBothSidesAndNothingIsLeft) {
+TEST(Connect, AThousandConnectionsOpenedAndClosedByBothSidesLeaveNoResources) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     acceptor.memory_bytes = 64;
@@ -281,7 +281,7 @@ class Farewell final : public Tap {
     std::atomic<bool> heard{false}, deaf{false};
 };
 
-TEST(Connect, ADriverThatEndsWaitsForWhatPeersSayButNotForOnesThatAreGone) {
+TEST(Connect, AClosingDriverWaitsForAnswersOfPeersButNotOfPeersThatEnded) {
     constexpr std::uint64_t kOneAnswerMs = 500;  // CmOptions::response_timeout_ns
     for (const bool gone : {false, true}) {
         Farewell tap;
@@ -324,7 +324,7 @@ class OneAcceptor final : public Acceptor {
     FakeEndpoint& endpoint_;
 };
 
-TEST(Connect, WhereTheReadyToUseIsLostTheFirstMessageFindsALinkToAnswerOn) {
+TEST(Connect, IfTheReadyToUseIsLostTheFirstMessageCanStillBeAnswered) {
     Pair pair;
     FakeEndpoint endpoint(*pair.left.reactor), accepted(*pair.right.reactor);
     WithoutReady tap;

@@ -14,7 +14,7 @@ using rig::FakeAcceptor;
 using rig::FakeEndpoint;
 using rig::Pair;
 
-TEST(Crowd, APeerThatTakesAllItGetsLeavesRoomForAnotherAndForOurOwnConnections) {
+TEST(Crowd, APeerWithAllAllowedConnectionsLeavesRoomForAnotherPeerAndOurOwn) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     acceptor.memory_bytes = 64;
@@ -30,7 +30,7 @@ TEST(Crowd, APeerThatTakesAllItGetsLeavesRoomForAnotherAndForOurOwnConnections) 
             ASSERT_NE(acceptor.await_link(taken.size() - 1), nullptr);
         }
     }
-    ASSERT_TRUE(refused) << "it has " << taken.size() << " connections, and no end";
+    ASSERT_TRUE(refused) << "it has " << taken.size() << " connections and was never refused";
     EXPECT_EQ(taken.size() - 1, kOfOnePeer);
     EXPECT_EQ(refused->code, Errc::kBusy) << refused->message;
 

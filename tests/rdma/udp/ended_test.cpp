@@ -104,11 +104,11 @@ TEST_F(Ended, AllItsConnectionsFailBeforeTheTimeoutsOfAnyHaveRunOut) {
     ASSERT_EQ(left.bad.size(), 1u);
     EXPECT_EQ(left.bad[0].status, mlx5::kTransportRetryExceeded);
     EXPECT_LT(watcher.count(), kTries);
-    EXPECT_TRUE(failed(other)) << "it has nothing to ask, and the same peer";
+    EXPECT_TRUE(failed(other)) << "an idle connection to the same peer must fail too";
     EXPECT_EQ(peers_ended(), 1u);
 }
 
-TEST_F(Ended, AConnectionFailsWhosePeerHadTakenAMessageAndOwesAnAnswer) {
+TEST_F(Ended, AConnectionFailsWhosePeerAcceptedAMessageAndOwesAnAnswer) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kSend, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     ASSERT_TRUE(left.bad.empty());
@@ -117,7 +117,7 @@ TEST_F(Ended, AConnectionFailsWhosePeerHadTakenAMessageAndOwesAnAnswer) {
     EXPECT_EQ(left.failed, mlx5::kTransportRetryExceeded);
 }
 
-TEST_F(Ended, APeerThatOwesAnAnswerForLongIsAskedAndStays) {
+TEST_F(Ended, APeerThatOwesAnAnswerForLongIsProbedAndStaysConnected) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kSend, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     watcher.await(6);  // probes
@@ -125,10 +125,10 @@ TEST_F(Ended, APeerThatOwesAnAnswerForLongIsAskedAndStays) {
     ASSERT_TRUE(left.await_completions(2));
     EXPECT_TRUE(left.bad.empty());
     EXPECT_FALSE(left.failed.has_value());
-    EXPECT_EQ(acceptor.endpoints[0]->messages, 1u) << "a probe is executed by nobody";
+    EXPECT_EQ(acceptor.endpoints[0]->messages, 1u) << "a probe must not be executed as a message";
 }
 
-TEST_F(Ended, WhatIsSaidOfAPacketThatIsAnsweredEndsNothing) {
+TEST_F(Ended, AnIcmpErrorForAnAnsweredPacketEndsNoConnection) {
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     ASSERT_TRUE(left.await_completions(1));
     const auto quoted = watcher.await(1);
@@ -139,10 +139,10 @@ TEST_F(Ended, WhatIsSaidOfAPacketThatIsAnsweredEndsNothing) {
         if (!forge(peer, quoted)) GTEST_SKIP() << "no CAP_NET_RAW";
     } while (std::chrono::steady_clock::now() <= until);
     EXPECT_EQ(peers_ended(), 0u);
-    EXPECT_EQ(watcher.count(), sent) << "and nothing is sent again";
+    EXPECT_EQ(watcher.count(), sent) << "nothing may be sent again";
 }
 
-TEST_F(Ended, WhatIsSaidByOthersOrOfOtherPacketsEndsNothing) {
+TEST_F(Ended, IcmpErrorsFromOthersOrForOtherPacketsEndNoConnection) {
     watcher.deaf = true;
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     const auto quoted = watcher.await(1);
@@ -163,7 +163,7 @@ TEST_F(Ended, WhatIsSaidByOthersOrOfOtherPacketsEndsNothing) {
     EXPECT_TRUE(left.bad.empty());
 }
 
-TEST_F(Ended, APeerThatAnswersInBetweenStays) {
+TEST_F(Ended, APeerThatAnswersInBetweenStaysConnected) {
     for (std::uint32_t i = 1; i <= 3; ++i) {
         watcher.deaf = true;
         const std::uint32_t before = watcher.count();
@@ -182,7 +182,7 @@ TEST_F(Ended, APeerThatAnswersInBetweenStays) {
     EXPECT_EQ(peers_ended(), 0u);
 }
 
-TEST_F(Ended, WhoeverIsStartedThereAnewIsConnectedWith) {
+TEST_F(Ended, ARestartedPeerAtTheSameAddressCanBeConnected) {
     end_right();
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes)).ok());
     ASSERT_TRUE(failed(left));

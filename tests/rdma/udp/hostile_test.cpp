@@ -68,7 +68,7 @@ class Hostile : public ::testing::Test {
     std::uint64_t id = 0, seed = 1000;
 };
 
-TEST_F(Hostile, PacketsOfAnotherAddressAreDroppedAndCountedWhateverTheySay) {
+TEST_F(Hostile, PacketsFromAnotherAddressAreDroppedAndCountedWhateverTheirContents) {
     Stranger stranger("127.0.0.66", pair.port());
     const std::vector<std::byte> payload(64, std::byte{0xEE});
     const UdpWireCounters then = pair.right.driver->counters();
@@ -156,7 +156,7 @@ TEST_F(Hostile, AFloodOfRequestsIsBoundedAndOthersConnectDuringIt) {
 }
 
 // Its RTU may be lost, and its first packet stands for it: that one alone, whose number the REP says.
-TEST_F(Hostile, OfAPeersPacketsOnlyTheFirstStandsForItsReadyToUse) {
+TEST_F(Hostile, OnlyAPeersFirstPacketReplacesItsReadyToUse) {
     rig::RawPeer peer("127.0.0.66", pair.port(), pair.right_options.address, pair.port());
     const UdpWireCounters then = pair.right.driver->counters();
     peer.send(rig::RawPeer::request(5, 9));
@@ -179,7 +179,7 @@ TEST_F(Hostile, OfAPeersPacketsOnlyTheFirstStandsForItsReadyToUse) {
 
 // A REP goes to the address that asked. Who forged that address knows the queue pairs, which are counted, but
 // not the number that the REP says.
-TEST_F(Hostile, AConnectionIsNotMadeByWhoHasNotSeenTheReply) {
+TEST_F(Hostile, AConnectionCannotBeCompletedWithoutReceivingTheReply) {
     constexpr std::uint32_t kRequests = 32;
     Stranger stranger("127.0.0.66", pair.port());
     const UdpWireCounters then = pair.right.driver->counters();
@@ -217,7 +217,7 @@ struct CountRequests final : Tap {
 };
 
 // Whoever can damage or make up packets cannot starve connection management with them.
-TEST_F(Hostile, AFloodOfDamagedMessagesKeepsNobodyFromConnecting) {
+TEST_F(Hostile, AFloodOfDamagedMessagesDoesNotPreventConnecting) {
     CountRequests counted;
     pair.left.driver->set_tap(&counted);
     pair.right.driver->set_tap(&counted);

@@ -87,7 +87,7 @@ TEST(Identification, IsSeenThroughARawSocket) {
     EXPECT_EQ(seen.bad, 2u);
 }
 
-TEST(Identification, IsTakenForZeroWithoutThePrivilegeAndOurOwnKindStillTalks) {
+TEST(Identification, IsAssumedZeroWithoutThePrivilegeAndGnstorPeersStillCommunicate) {
     Pair pair;
     const auto reopen = [](rig::Node& node, const UdpWireOptions& options) {
         node.driver.reset();

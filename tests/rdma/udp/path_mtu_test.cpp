@@ -47,7 +47,7 @@ bool kernel_believes_that_they_fit(const std::string& own, const std::string& pe
 /// A kernel that believes it does so at once.
 constexpr auto kDeceivedWithin = std::chrono::seconds(10);
 
-TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
+TEST(PathMtu, ForgedByAnAttackerStopsNoPayload) {
     const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
     Pair pair(4096, 4096, own, peer);
     if (!forge_fragmentation_needed(own, peer, pair.port(), 600)) GTEST_SKIP() << "no CAP_NET_RAW";
@@ -63,13 +63,13 @@ TEST(PathMtu, ThatSomebodyForgesStopsNoPayload) {
     rig::fill(bytes, 3);
     ASSERT_TRUE(left.post(rig::request(RequestKind::kWrite, 1, bytes, 1000)).ok());
     ASSERT_TRUE(left.await_completions(1));
-    EXPECT_TRUE(left.bad.empty()) << "payload does not get through any more";
+    EXPECT_TRUE(left.bad.empty()) << "payload is no longer delivered";
     left.close();
     pair.right.driver->unlisten(4420);
-    if (!deceived) GTEST_SKIP() << "this kernel was not deceived: what was written proves nothing";
+    if (!deceived) GTEST_SKIP() << "this kernel ignored the forged message, so the result proves nothing";
 }
 
-TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
+TEST(PathMtu, ForgedMessagesDoNotSuppressWarningsAboutUnsentPackets) {
     const std::string own = gnstor::test::loopback_address(2), peer = gnstor::test::loopback_address(3);
     constexpr std::uint16_t kForgedPort = 47'915;
     const auto socket = PacketSocket::open(*parse_address(own), kForgedPort, 1u << 20).value();
@@ -85,7 +85,9 @@ TEST(PathMtu, ClaimsAboutItDoNotSilenceWarningsAboutPacketsThatWereNotSent) {
     EXPECT_TRUE(socket->flush());
     const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_EQ(socket->counters().refused, 1u);
-    EXPECT_NE(said.find("do not pass"), std::string::npos) << "no claim came: nothing is tested\n" << said;
+    EXPECT_NE(said.find("do not pass"), std::string::npos)
+        << "no forged message was received, so the test covers nothing\n"
+        << said;
     EXPECT_NE(said.find("was not sent"), std::string::npos) << said;
 }
 

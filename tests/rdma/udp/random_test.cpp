@@ -257,7 +257,7 @@ TEST(Pacing, ManyConnectionsDoNotOverrunASmallReceiveBuffer) {
     EXPECT_EQ(overruns, 0u);
 }
 
-TEST(Death, APeerThatVanishesIsNoticedByWhoeverWantsSomethingOfIt) {
+TEST(Death, APeerThatVanishesIsDetectedByEveryoneWithPendingRequests) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
@@ -278,7 +278,7 @@ TEST(Death, APeerThatVanishesIsNoticedByWhoeverWantsSomethingOfIt) {
     EXPECT_EQ(busy.bad[4].status, mlx5::kFlushed);
     EXPECT_FALSE(busy.called_after_end);
     EXPECT_TRUE(idle.await([&] { return idle.failed.has_value(); }))
-        << "what one notices ends all with that peer";
+        << "a failure detected on one connection must end all connections to that peer";
     EXPECT_FALSE(busy.post(rig::request(RequestKind::kWrite, 6, bytes, 0)).ok());
     idle.close();
 }
@@ -299,7 +299,7 @@ TEST(Death, ADriverThatIsClosedRightAfterItsLinksTellsTheirPeers) {
     }
 }
 
-TEST(Death, APeerThatCameBackEndsWhatItLostWhenItConnectsAgain) {
+TEST(Death, ARestartedPeerEndsItsOldConnectionsWhenItConnectsAgain) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     ASSERT_TRUE(pair.right.driver->listen(4420, acceptor).ok());
@@ -352,7 +352,7 @@ TEST(Death, AWrongKeyEndsTheConnectionOnBothSidesWithItsReason) {
     pair.right.driver->unlisten(4420);
 }
 
-TEST(Death, ClosingInTheMiddleOfTrafficCallsNobodyAfterwards) {
+TEST(Death, ClosingDuringTrafficMakesNoCallbackAfterwards) {
     Pair pair;
     FakeAcceptor acceptor(*pair.right.reactor);
     acceptor.receives = 64;

@@ -42,7 +42,7 @@ class Replaced : public ::testing::Test {
     FakeEndpoint* right = nullptr;
 };
 
-TEST_F(Replaced, ARequestThatIsForgedInAPeersNameLeavesItsConnectionAlive) {
+TEST_F(Replaced, AConnectRequestForgedInAPeersNameLeavesItsConnectionAlive) {
     RawPeer forger(pair.left_options.address, 0, pair.right_options.address, pair.port());
     constexpr std::uint32_t kRequests = 8;
     for (std::uint32_t i = 0; i < kRequests; ++i) forger.send(RawPeer::request(1000 + i, kQp));
@@ -55,7 +55,7 @@ TEST_F(Replaced, ARequestThatIsForgedInAPeersNameLeavesItsConnectionAlive) {
     expect_works(left, *right);
 }
 
-TEST_F(Replaced, APeerThatWasStartedAnewIsServedFromTheSameQueuePairAndItsOldLinkGoes) {
+TEST_F(Replaced, ARestartedPeerIsServedOnTheSameQueuePairAndItsOldLinkEnds) {
     pair.left.driver.reset();  // without a word, as by a kill
     left.forget_link();
     EXPECT_FALSE(right->failed.has_value());
@@ -63,7 +63,8 @@ TEST_F(Replaced, APeerThatWasStartedAnewIsServedFromTheSameQueuePairAndItsOldLin
     FakeEndpoint anew(*pair.left.reactor);
     const auto connected = pair.connect(anew, kQp);
     ASSERT_TRUE(connected.ok()) << connected.error().message;
-    EXPECT_TRUE(right->await([&] { return right->failed.has_value(); })) << "what it has lost is ended";
+    EXPECT_TRUE(right->await([&] { return right->failed.has_value(); }))
+        << "connections that the restarted peer lost must end";
     FakeEndpoint* const newer = acceptor.await_link(1);
     ASSERT_NE(newer, nullptr);
     expect_works(anew, *newer);

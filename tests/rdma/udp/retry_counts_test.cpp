@@ -67,7 +67,7 @@ class RetryCounts : public ::testing::Test {
     std::uint32_t number = 0;
 };
 
-TEST_F(RetryCounts, RnrNaksAreSurvivedAsOftenAsThePeersRequestSays) {
+TEST_F(RetryCounts, RnrNaksAreToleratedAsOftenAsThePeerRequested) {
     for (const std::uint8_t count : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{6}}) {
         const Outcome outcome = send_to(7, count, true);
         EXPECT_GE(outcome.sends, 1u + count);
@@ -77,7 +77,7 @@ TEST_F(RetryCounts, RnrNaksAreSurvivedAsOftenAsThePeersRequestSays) {
     }
 }
 
-TEST_F(RetryCounts, SilenceIsSurvivedAsOftenAsThePeersRequestSays) {
+TEST_F(RetryCounts, TimeoutsAreToleratedAsOftenAsThePeerRequested) {
     for (const std::uint8_t count : {std::uint8_t{0}, std::uint8_t{1}, std::uint8_t{3}}) {
         const Outcome outcome = send_to(count, 7, false);
         EXPECT_EQ(outcome.sends, 1u + count);

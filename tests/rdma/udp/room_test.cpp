@@ -58,10 +58,11 @@ void expect_the_other_goes_on(End end) {
     const std::uint32_t went_on = tap.others;
     const bool given_up = first.await([&] { return first.failed.has_value(); }, std::chrono::milliseconds(0));
     // A machine that stood still for the two seconds after which the first is given up proves nothing.
-    EXPECT_TRUE(given_up || went_on == 0) << "the second has nothing to wait for: the test tests nothing";
+    EXPECT_TRUE(given_up || went_on == 0)
+        << "the second connection does not have to wait, so the test covers nothing";
     end(first, *peer);
     EXPECT_TRUE(second.await([&] { return second.completions == 1; }, std::chrono::seconds(30)))
-        << "there is room, and nobody said so";
+        << "a place is free, but the waiting connection was not notified";
     EXPECT_TRUE(second.bad.empty());
     pair.left.driver->set_tap(nullptr);
     first.close();
@@ -69,11 +70,11 @@ void expect_the_other_goes_on(End end) {
     pair.right.driver->unlisten(4420);
 }
 
-TEST(Room, ThatALinkLeavesWhichIsClosedHereGoesToWhoWaits) {
+TEST(Room, OfALinkClosedLocallyGoesToAWaitingConnection) {
     expect_the_other_goes_on([](FakeEndpoint& first, FakeEndpoint&) { first.close(); });
 }
 
-TEST(Room, ThatALinkLeavesWhichItsPeerEndsGoesToWhoWaits) {
+TEST(Room, OfALinkClosedByItsPeerGoesToAWaitingConnection) {
     expect_the_other_goes_on([](FakeEndpoint&, FakeEndpoint& peer) { peer.close(); });
 }
 

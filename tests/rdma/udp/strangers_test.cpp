@@ -61,7 +61,7 @@ bool send_until_readable(PacketSocket& socket, const IpAddress& itself) {
     return false;
 }
 
-TEST(PacketSocket, HasNothingOfWhatOthersWereSentWhileItWasOpened) {
+TEST(PacketSocket, ReceivesNoPacketsOfOtherSocketsWhileItIsOpened) {
     const auto ours = parse_address(gnstor::test::loopback_address(2));
     const auto theirs = parse_address(gnstor::test::loopback_address(3));
     ASSERT_TRUE(ours.ok() && theirs.ok());
@@ -71,7 +71,8 @@ TEST(PacketSocket, HasNothingOfWhatOthersWereSentWhileItWasOpened) {
         ASSERT_TRUE(opened.ok()) << opened.error().message;
         PacketSocket& socket = **opened;
         if (!socket.sees_ip_headers())
-            GTEST_SKIP() << "no CAP_NET_RAW: a UDP socket sees no strangers, so there is nothing to test";
+            GTEST_SKIP() << "no CAP_NET_RAW: a UDP socket receives no packets of other sockets, so there is "
+                            "nothing to test";
         ASSERT_EQ(socket.receive(), 0u) << "socket " << i;
         // What it dropped is told with a packet that it takes.
         ASSERT_TRUE(send_until_readable(socket, *ours)) << "socket " << i;
