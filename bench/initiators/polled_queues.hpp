@@ -56,7 +56,7 @@ class HostClient {
     bool fua_ = false;
     std::vector<std::unique_ptr<nvmf::HostController>> ssds_;
     std::uint16_t next_queue_ = 1;
-    /// One sequence counter an opening (ARRAY.md, rule 6). Relaxed: only its numbers count.
+    /// One sequence counter an opening (docs/array.md, rule 6). Relaxed: only its numbers count.
     alignas(64) std::atomic<std::uint64_t> sequence_{0};
 };
 

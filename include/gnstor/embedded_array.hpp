@@ -25,7 +25,7 @@ class InProcessControlPlane;
 
 namespace gnstor {
 
-/// What an acknowledged write survives (DESIGN.md, "Durability promise").
+/// What an acknowledged write survives (docs/design.md, "Durability promise").
 enum class SsdDurability : std::uint8_t {
     kDefault,  ///< power loss for SSDs in files, kill -9 of the process for those in memory
     kProcess,

@@ -13,7 +13,7 @@
 namespace gnstor::client {
 namespace {
 
-constexpr std::uint32_t kGpuChannels = 32;  // DESIGN.md, "A read, from end to end"
+constexpr std::uint32_t kGpuChannels = 32;  // docs/design.md, "A read, from end to end"
 constexpr std::uint32_t kCpuChannels = 4;
 constexpr std::uint32_t kChannelsMax = 127;  // plus the client's own one
 constexpr std::uint64_t kPoolGrain = 256u << 10;

@@ -1,6 +1,5 @@
 // floor_tracker.hpp: the floor of an opening, from what its lanes record
-// (gnor/detail/resources/resolved.hpp). ARRAY.md, rule
-// 8. Pure.
+// (gnor/detail/resources/resolved.hpp). docs/array.md, rule 8. Pure.
 //
 // Invariants
 //   * the floor only rises, and every sequence up to it is resolved: it stops below the first sequence whose

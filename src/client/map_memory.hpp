@@ -2,8 +2,8 @@
 // kernels run and read it.
 //
 // A published map is never changed: a newer one goes to new memory, then the address word is switched. Old
-// maps stay allocated as long as this object lives, because a lane may still be using one (ARRAY.md, rule 4:
-// one immutable map object per operation).
+// maps stay allocated as long as this object lives, because a lane may still be using one (docs/array.md,
+// rule 4: one immutable map object per operation).
 #pragma once
 
 #include <gnstor/base/result.hpp>

@@ -1,5 +1,5 @@
-// opening_floor.hpp: computes the floor of one opening for writing, and sends it to the SSDs. ARRAY.md, rule
-// 8.
+// opening_floor.hpp: computes the floor of one opening for writing, and sends it to the SSDs. docs/array.md,
+// rule 8.
 //
 // Owns the memory in which lanes take sequences and record what is resolved
 // (gnor/detail/resources/resolved.hpp). With GPU lanes, the host's CPU lanes cannot reach that memory: they

@@ -65,9 +65,9 @@ struct Volume::Impl {
         r.resolved = floor->resolved(host);
         return r;
     }
-    // Each opening has one sequence counter (ARRAY.md, rule 6). The host's CPU lanes cannot reach a GPU's
-    // counter: they start from its value, and store their last value back. This is correct only while no
-    // kernel writes the volume; return_sequence() detects one that did.
+    // Each opening has one sequence counter (docs/array.md, rule 6). The host's CPU lanes cannot reach a
+    // GPU's counter: they start from its value, and store their last value back. This is correct only while
+    // no kernel writes the volume; return_sequence() detects one that did.
     Result<std::uint64_t> borrow_sequence();
     Result<void> return_sequence(std::uint64_t borrowed, bool in_doubt);
     /// `older`: if not null, the read accepts older versions, and counts the blocks that it got so.

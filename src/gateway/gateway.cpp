@@ -315,10 +315,10 @@ void Gateway::Impl::reclaim() {
                  done.error().message);
 }
 
-/// If a write has been in doubt for some time, ends the epoch (ARRAY.md, rule 11): otherwise the SSDs would
-/// keep the tombstones of all later trims, until they have no room for more. This gateway opens the next
-/// epoch itself; hosts only see a pause. Once the daemon was asked, changes wait for its answer, because the
-/// SSDs may refuse the old epoch already.
+/// If a write has been in doubt for some time, ends the epoch (docs/array.md, rule 11): otherwise the SSDs
+/// would keep the tombstones of all later trims, until they have no room for more. This gateway opens the
+/// next epoch itself; hosts only see a pause. Once the daemon was asked, changes wait for its answer, because
+/// the SSDs may refuse the old epoch already.
 void Gateway::Impl::renew() {
     const auto now = Clock::now();
     const bool held = volume->floor_is_held() || volume->renewing();

@@ -2,7 +2,7 @@
 // Pure.
 //
 // An SSD that keeps answered writes in a volatile cache loses them when its node loses power. It comes back
-// as another incarnation, or not at all (ARRAY.md, rule 10), and the map shows that: another UUID in its
+// as another incarnation, or not at all (docs/array.md, rule 10), and the map shows that: another UUID in its
 // slot, or none. But a flush asks only the SSDs of the present map, and all of those answer with success.
 //
 // Every answered write is on as many SSDs of one map version as the volume has replicas, or on all SSDs if

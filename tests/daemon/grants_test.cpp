@@ -1,6 +1,6 @@
-// grants_test.cpp: what the daemon does by grants and terms (ARRAY.md, rules 1 to 3): a change is in force
-// when a drive has taken it or has no grant left; a drive that missed one is granted nothing before it has
-// taken it; terms that nobody could follow stop a start with a sentence.
+// grants_test.cpp: what the daemon does by grants and terms (docs/array.md, rules 1 to 3): a change is in
+// force when a drive has taken it or has no grant left; a drive that missed one is granted nothing before it
+// has taken it; terms that nobody could follow stop a start with a sentence.
 #include <gnstor/nvme/fencing.hpp>
 
 #include "daemon/manager_rig.hpp"

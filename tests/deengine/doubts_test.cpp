@@ -1,5 +1,5 @@
 // doubts_test.cpp: a young page that was torn, or has rotted: never zeroes or older data in silence, and
-// never an error where the older version is the answer. ARRAY.md, rule 18.
+// never an error where the older version is the answer. docs/array.md, rule 18.
 #include "deengine/volume_rig.hpp"
 
 namespace gnstor::deengine::test {

@@ -1,5 +1,6 @@
-// fencing_test.cpp: terms and grants (nvme/fencing.hpp; ARRAY.md, rules 1 and 3): what is refused changes
-// nothing, no term leaps or wraps, and a grant ends by either clock, counted from when it was asked for.
+// fencing_test.cpp: terms and grants (nvme/fencing.hpp; docs/array.md, rules 1 and 3): what is refused
+// changes nothing, no term leaps or wraps, and a grant ends by either clock, counted from when it was asked
+// for.
 #include "deengine/rig.hpp"
 
 #include <gnstor/base/hash.hpp>

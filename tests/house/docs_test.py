@@ -1,5 +1,9 @@
 #!/usr/bin/env python3
-"""Generated tables show every repeat's spread, and a result that does not follow the schema is refused by name."""
+"""Generated tables show every repeat's spread, a result that does not follow the schema is refused by name, and what cites a document names
+one that exists, with a heading or rule that is there.
+
+The rule of citations is first shown to catch violating samples, then applied to every tracked file.
+"""
 import json
 import pathlib
 import re
@@ -10,9 +14,11 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "tests/house"))
 import paper_ideals  # noqa: E402
 import plot_paper  # noqa: E402
 import render_docs  # noqa: E402
+from files_test import TEXT, tracked  # noqa: E402
 from render_docs import targets  # noqa: E402
 
 DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
@@ -23,6 +29,100 @@ def result(**changes):
                for s in (1.0, 0.5, 2.0)]
     return {"schema": 1, "benchmark": "path", "command": ["bench", "path"], "commit": "abc", "machine": {"cpu": "x", "cores": 2},
             "configuration": {"lanes": "cpu"}, "cases": [{"parameters": {"operation": "read", "bytes": 4096}, "repeats": repeats}], **changes}
+
+
+# Of a document: its name, then what in it: headings, each in quotes, with the numbers of items there; or rules, by number.
+NUMBERS = r"\d+(?:(?:, and |, | and | to )\d+)*"
+CITATION = re.compile(rf"""\b(docs/[\w./-]+\.md)\b((?:,?[ ]\\?"[^"\n]+?\\?"(?:,[ ]{NUMBERS})?)*)(?:,?[ ]rules?[ ]({NUMBERS}))?""")
+CITED_HEADING = re.compile(rf'\\?"([^"\n]+?)\\?"(?:, ({NUMBERS}))?')
+# Documents that code cited before they were written, under these names. Put together from halves, so that this file obeys the rule.
+NEVER_WRITTEN = re.compile("|".join(a + b + r"\.md" for a, b in (("DES", "IGN"), ("ARR", "AY"))))
+# A citation may be broken between two lines of a comment.
+LINE_BREAK = re.compile(r"[ \t]*\n[ \t]*(?://[/!]?<?|#|\*)?[ \t]*")
+
+
+def cited_numbers(text):
+    """All numbers of "1, 3 to 5 and 8"; ends of ranges suffice, since rules and items are numbered without gaps."""
+    return [int(n) for n in re.findall(r"\d+", text or "")]
+
+
+def check_citations(name, text, document):
+    """`document`: the text of the document of that name, or None."""
+    if ".md" not in text:
+        return
+    for match in NEVER_WRITTEN.finditer(text):
+        yield f"{name}: cites {match.group(0)}, which is not in the repository; its successors are design.md and array.md in docs/"
+    for match in CITATION.finditer(LINE_BREAK.sub(" ", text)):
+        cited, headings, rules = match.groups()
+        contents = document(cited)
+        if contents is None:
+            yield f"{name}: cites {cited}, which does not exist"
+            continue
+        sections = {}
+        for part in re.split(r"^#+ ", re.sub(r"^```.*?^```", "", contents, flags=re.M | re.S), flags=re.M)[1:]:
+            heading, _, body = part.partition("\n")
+            sections[heading.strip().replace("`", "")] = body
+        for heading, items in CITED_HEADING.findall(headings):
+            if heading.rstrip(",.") not in sections:
+                yield f'{name}: cites the heading "{heading}" of {cited}, which has no such heading'
+                continue
+            for number in cited_numbers(items):
+                if not re.search(rf"^{number}\. ", sections[heading.rstrip(",.")], re.M):
+                    yield f'{name}: cites item {number} of "{heading}" in {cited}, which has no such item'
+        for number in cited_numbers(rules):
+            if not any(re.match(rf"Rule {number}\b", heading) for heading in sections):
+                yield f"{name}: cites rule {number} of {cited}, which has no such rule"
+
+
+class Citations(unittest.TestCase):
+    """Of the sample documents; then of the repository."""
+    DOCUMENTS = {"docs/" + "a.md": "# A\n## The `way`, in short\n1. one\n2. two\n### Rule 3: order\n```\n## No heading\n```\n"}
+    A, NONE = "docs/" + "a.md", "docs/" + "none.md"
+
+    def wrong(self, text):
+        return list(check_citations("x", text, self.DOCUMENTS.get))
+
+    def test_a_document_that_does_not_exist_is_caught(self):
+        self.assertTrue(self.wrong(f"// see {self.NONE}, rule 3"))
+        self.assertTrue(self.wrong("// see " + "ARR" + "AY.md, rule 3"))
+        self.assertFalse(self.wrong(f"// see {self.A}"))
+
+    def test_a_heading_that_does_not_exist_is_caught(self):
+        for bad in ('"The road"', '"The way, in short", "The road"', '"No heading"', '"The way, in short", 3', '"The way, in short", 1, 2 and 3'):
+            self.assertTrue(self.wrong(f"// see {self.A}, {bad}"), bad)
+        for good in ('"The way, in short".', '"The way, in short", 2).', '"A", "The way, in short", 1 and 2; 17'):
+            self.assertFalse(self.wrong(f"// see {self.A}, {good}"), good)
+
+    def test_a_rule_that_does_not_exist_is_caught(self):
+        for bad in ("rule 4", "rules 3 and 4", "rules 3 to 5", '"A", rule 33'):
+            self.assertTrue(self.wrong(f"// ({self.A}, {bad})"), bad)
+        for good in ("rule 3", "rules 3, 3", "rule 3: 4 are left", "which has rule 9"):
+            self.assertFalse(self.wrong(f"// ({self.A}, {good})"), good)
+
+    def test_a_citation_that_is_broken_between_lines_is_read_whole(self):
+        for comment in ("//", "///", "#", "    ///<", "//    ", ""):
+            self.assertTrue(self.wrong(f'x, {self.A}, "The\n{comment} road".'), comment)
+            self.assertTrue(self.wrong(f"x ({self.A}, rules 3 and\n{comment} 4)."), comment)
+            self.assertFalse(self.wrong(f'x, {self.A},\n{comment} "The way,\n{comment} in short", 2'), comment)
+        self.assertTrue(self.wrong(f'error("{self.A}, \\"The road\\"")'))
+
+    def test_what_the_repository_cites_is_there(self):
+        def document(name):
+            path = ROOT / name
+            return path.read_text() if path.is_file() else None
+        wrong, cited = [], 0
+        for name in tracked():
+            if pathlib.PurePath(name).suffix not in TEXT:
+                continue
+            try:
+                text = (ROOT / name).read_text()
+            except UnicodeDecodeError:
+                continue
+            cited += len(CITATION.findall(text))
+            wrong += check_citations(name, text, document)
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+        self.assertGreaterEqual(cited, 90)
+        print(f"GN_COUNT house_citations={cited}")
 
 
 class RenderDocs(unittest.TestCase):

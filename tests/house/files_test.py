@@ -133,8 +133,8 @@ class TheRulesCatch(unittest.TestCase):
         self.assertFalse(list(check_cuda_aware(header | {"src/b/CMakeLists.txt": "gn_cuda_aware(y.cpp)"})))
 
     def test_a_dead_link(self):
-        self.assertTrue(list(check_links("docs/a.md", "[x](gone.md)", lambda p: False)))
-        self.assertFalse(list(check_links("docs/a.md", "[x](b.md#part) [y](https://a.b/c)", lambda p: p == "docs/b.md")))
+        self.assertTrue(list(check_links("docs/wire.md", "[x](gone.md)", lambda p: False)))
+        self.assertFalse(list(check_links("docs/wire.md", "[x](testing.md#part) [y](https://a.b/c)", lambda p: p == "docs/testing.md")))
 
 
 class TheRepository(unittest.TestCase):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The layer rule: who may include whom, and what each layer must stay free of.
 
-Arrows come from the DEPENDS of src/*/CMakeLists.txt; they may only point down the order of docs/concepts.md, and an #include may
+Arrows come from the DEPENDS of src/*/CMakeLists.txt; they may only point down the order of docs/design.md, and an #include may
 only follow them. The rules are first shown to catch violations on small samples, then applied to the repository.
 Run it by itself (python3 tests/house/layers_test.py) or through ctest (house_layers).
 """
@@ -49,7 +49,7 @@ COMMENT_OR_STRING = re.compile(r'//[^\n]*|/\*.*?\*/|R"\((?:.|\n)*?\)"|"(?:\\.|[^
 def check_arrows(arrows):
     for layer, lowers in sorted(arrows.items()):
         if layer not in ORDER:
-            yield f"layer {layer} has no place in the order; add it to ORDER and docs/concepts.md"
+            yield f"layer {layer} has no place in the order; add it to ORDER and docs/design.md"
             continue
         for lower in sorted(lowers):
             if lower not in ORDER or ORDER.index(lower) >= ORDER.index(layer):

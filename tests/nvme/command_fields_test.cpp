@@ -105,7 +105,7 @@ RC_GTEST_PROP(CommandFields, SglDescriptorsRoundTrip, ()) {
     }
 }
 
-/// One bit of one field, and the bit of the 64 bytes that DESIGN.md gives it.
+/// One bit of one field, and the bit of the 64 bytes that docs/design.md, "The command", gives it.
 struct FieldBit {
     const char* field;
     std::function<void(n::IoFields&)> flip;

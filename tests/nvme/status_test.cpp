@@ -1,4 +1,5 @@
-// Statuses: every code survives the wire, every code has a name, Do Not Retry says what DESIGN.md says.
+// Statuses: every code survives the wire, every code has a name, Do Not Retry says what docs/design.md, "The
+// command", says.
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/status.hpp>

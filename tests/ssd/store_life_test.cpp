@@ -1,5 +1,5 @@
 // Lives of a store: which incarnation a drive goes on as, whatever way its process and its host ended before.
-// ARRAY.md, rule 10.
+// docs/array.md, rule 10.
 #include "drive_rig.hpp"
 #include "ssd/flash/file/file_store.hpp"
 #include "support/file_bytes.hpp"

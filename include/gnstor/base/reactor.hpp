@@ -1,9 +1,10 @@
 // reactor.hpp: a thread that runs pollers, and sleeps when none has work.
 //
-// The adaptive engine thread of DESIGN.md: it spins while there is work, then backs off to sleeps, so that an
-// idle array uses under 2 % of a core. Work may arrive through plain memory (a GPU's doorbell), which cannot
-// wake a thread: sleeps are therefore short and bounded (ReactorOptions). A watched file descriptor (a
-// socket) that becomes ready ends a sleep at once. Each Poller is polled by one reactor thread at a time.
+// The adaptive engine thread (docs/design.md, "The NIC"): it spins while there is work, then backs off to
+// sleeps, so that an idle array uses under 2 % of a core. Work may arrive through plain memory (a GPU's
+// doorbell), which cannot wake a thread: sleeps are therefore short and bounded (ReactorOptions). A watched
+// file descriptor (a socket) that becomes ready ends a sleep at once. Each Poller is polled by one reactor
+// thread at a time.
 #pragma once
 
 #include <gnstor/base/result.hpp>

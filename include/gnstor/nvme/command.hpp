@@ -2,8 +2,8 @@
 //
 // Standard layout from NVMe Base 2.0, 3.3.3.1 (submission queue entry) and 3.3.3.2 (completion queue entry);
 // NVM Command Set 1.0, 3.2; keyed SGLs from NVMe Base 2.0, 4.1.2.1 (data transport: NVMe RDMA Transport 1.0).
-// GNStor's meaning of reserved and protection-information fields: DESIGN.md, "The command". Little endian.
-// CPU and GPU lanes.
+// GNStor's meaning of reserved and protection-information fields: docs/design.md, "The command". Little
+// endian. CPU and GPU lanes.
 #pragma once
 
 #include <gnstor/base/target.hpp>
@@ -145,7 +145,7 @@ struct Completion {
 static_assert(sizeof(Completion) == 16, "a completion queue entry is 16 bytes");
 static_assert(offsetof(Completion, command_id) == 12 && offsetof(Completion, status) == 14, "DW3");
 
-/// GNStor's fields of an I/O command, decoded. DESIGN.md, "The command".
+/// GNStor's fields of an I/O command, decoded. docs/design.md, "The command".
 struct IoFields {
     VolumeId volume = 0;
     ClientId client = 0;

@@ -1,4 +1,4 @@
-// fencing.hpp: terms fence off a superseded daemon, grants a drive that lost contact. ARRAY.md, rules 1
+// fencing.hpp: terms fence off a superseded daemon, grants a drive that lost contact. docs/array.md, rules 1
 // and 3.
 //
 //   Terms          A drive accepts a vendor command whose term is at most kTermLeapMost above the newest term

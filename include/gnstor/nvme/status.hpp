@@ -51,7 +51,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kAccessDenied = 0x286,
     // Type 3h, path.
     kHostPathError = 0x370,
-    // Type 7h, vendor: GNStor (DESIGN.md, "The command").
+    // Type 7h, vendor: GNStor (docs/design.md, "The command").
     kStaleMap = 0x7C0,      ///< the drive's map version is in DW0; fetch it and retry with the same sequence
     kNotGranted = 0x7C1,    ///< the drive holds no grant now; retry
     kStaleEpoch = 0x7C2,    ///< a newer opening for writing exists; do not retry
@@ -63,7 +63,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     /// A read of a block whose newest version this drive cannot tell from a torn write: read another replica;
     /// if all replicas answer kDoubtful, ask for the older version (IoFields::accept_older, vendor.hpp).
     /// Synchronous reads try all replicas; requests that are sent to one replica only end with this status.
-    /// ARRAY.md, rule 18.
+    /// docs/array.md, rule 18.
     kDoubtful = 0x7C8,
     // Local: never on the wire.
     kTimedOut = 0x10001,        ///< the deadline passed after sending: outcome unknown, buffer still in use
@@ -80,7 +80,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kWrongLanes = 0x1000D,      ///< the channel is for lanes of another kind (CPU, GPU), or of another GPU
     kNotSent = 0x1000C,         ///< the deadline passed before anything was sent: the buffer is free
     /// The read succeeded, but some blocks' newest version is doubtful on every replica: for these the buffer
-    /// holds the newest of the older versions. ARRAY.md, rule 18.
+    /// holds the newest of the older versions. docs/array.md, rule 18.
     kOlderVersion = 0x1000E,
 };
 

@@ -2,8 +2,8 @@
 // adds a checksum.
 //
 // Every vendor command carries the daemon's term in CDW14-15; a drive that has seen a newer term answers
-// kStaleTerm (ARRAY.md, rule 1). Only the controller of the array's admin host NQN may issue vendor commands,
-// except FLOOR, which the volume's writer may issue too; others get Access Denied.
+// kStaleTerm (docs/array.md, rule 1). Only the controller of the array's admin host NQN may issue vendor
+// commands, except FLOOR, which the volume's writer may issue too; others get Access Denied.
 //
 //   VOLUME ADD     data VolumeRecord. The VID must be free and `birth_epoch` above every epoch of an earlier
 //                  volume with this VID.
@@ -19,11 +19,12 @@
 //                  end). CDW10 is the nonce of a GRANT ASK (fencing.hpp, also for terms).
 //   FLOOR          CDW10 VID, CDW11 epoch, CDW12-13 floor. All sequences of the epoch up to the floor are
 //                  resolved: from now on the drive refuses them, and drops the orders it kept for them
-//                  (ARRAY.md, rule 8). A floor below the present one changes nothing. The term is not checked
-//                  when a writer sends FLOOR. DW0: number of tombstones in the drive now, of all volumes.
+//                  (docs/array.md, rule 8). A floor below the present one changes nothing. The term is not
+//                  checked when a writer sends FLOOR. DW0: number of tombstones in the drive now, of all
+//                  volumes.
 //
-// Doubtful (ARRAY.md, rule 18), a vendor status of a read, has a payload. For a read of one block, or of a
-// part of one, DW0 and DW1 of the completion hold the order of the version that this drive would return
+// Doubtful (docs/array.md, rule 18), a vendor status of a read, has a payload. For a read of one block, or of
+// a part of one, DW0 and DW1 of the completion hold the order of the version that this drive would return
 // (present_order(), low half in DW0); for other reads they are 0. A reader that gets Doubtful from every *in*
 // replica thus knows which replica has the newest of the older versions, and sends the read to that replica
 // again with *accept older* (CDW13 bit 16). Such a read must be of one block, else Invalid Field.

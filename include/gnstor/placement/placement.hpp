@@ -2,7 +2,7 @@
 //
 // Rendezvous hashing: rank the slots by mix(hash factor, VID, chunk, slot) with capacity weights and take the
 // first R, at most one per failure domain where there are enough domains. The map is immutable: a change is a
-// new object with a new version (ARRAY.md, rules 2 and 4). Integer arithmetic only, so that CPU and GPU
+// new object with a new version (docs/array.md, rules 2 and 4). Integer arithmetic only, so that CPU and GPU
 // results are identical. A layer of its own, because deEngine and gnor both need it and neither may use the
 // other.
 #pragma once

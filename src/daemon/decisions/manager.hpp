@@ -1,4 +1,4 @@
-// manager.hpp: the daemon's decisions: clients, volumes, leases, epochs, the term and the map. ARRAY.md,
+// manager.hpp: the daemon's decisions: clients, volumes, leases, epochs, the term and the map. docs/array.md,
 // rules 1, 2, 6, 10, 11, 15.
 //
 // Pure logic: no threads, clocks, sockets or files. Time comes as an argument (milliseconds of a clock that
@@ -42,9 +42,9 @@ namespace gnstor::daemon {
 
 struct ManagerOptions {
     std::uint64_t lease_ms = 300'000;
-    /// T_grant (ARRAY.md, rule 3), renewed by tick() at a third of it. All daemons of an array must use the
-    /// same value: a starting daemon waits this long for grants of its predecessor to end. 0: without limit,
-    /// for tests.
+    /// T_grant (docs/array.md, rule 3), renewed by tick() at a third of it. All daemons of an array must use
+    /// the same value: a starting daemon waits this long for grants of its predecessor to end. 0: without
+    /// limit, for tests.
     std::uint32_t grant_ms = 10'000;
     std::uint64_t seed = 0;               ///< seed of the volumes' hash factors
     std::vector<std::string> warnings{};  ///< found while opening the SSDs; copied to the StartReport
@@ -191,7 +191,7 @@ class Manager {
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
     void note_superseded(const Error& e);
     [[nodiscard]] bool grants_due(
-        std::uint64_t now_ms) const;  ///< a third of T_grant has passed (ARRAY.md, rule 3)
+        std::uint64_t now_ms) const;  ///< a third of T_grant has passed (docs/array.md, rule 3)
     Result<void> finish_delete(nvme::VolumeId volume);
     bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never accept
     Result<void> send(Drive& drive, const nvme::VolumeRecord& record);

@@ -1,4 +1,4 @@
-// manager_activate.cpp: store, activate, in force (ARRAY.md, rule 2).
+// manager_activate.cpp: store, activate, in force (docs/array.md, rule 2).
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager.hpp"
 
@@ -136,7 +136,7 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
     const bool lives = !records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0;
     // Sends to every drive even after one failed, so that as few as possible lag.
     Result<void> first;
-    bool without = lives;  // drives that did not take it have no grant left (ARRAY.md, rule 2)
+    bool without = lives;  // drives that did not take it have no grant left (docs/array.md, rule 2)
     std::vector<Drive*> behind;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
@@ -163,7 +163,7 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
 Result<void> Manager::activate_map() {
     map_in_force_ = false;
     Result<void> first;
-    bool without = true;  // drives that did not take it have no grant left (ARRAY.md, rule 2)
+    bool without = true;  // drives that did not take it have no grant left (docs/array.md, rule 2)
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);

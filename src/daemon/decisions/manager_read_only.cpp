@@ -1,5 +1,5 @@
 // manager_read_only.cpp: an array whose records can be read but not written: a full disk, a read-only file
-// system. ARRAY.md, rules 1, 2, 3.
+// system. docs/array.md, rules 1, 2, 3.
 //
 // A daemon that starts raises the term in its store. One that cannot store continues under the stored term,
 // which its predecessor used. That is safe because

@@ -1,5 +1,5 @@
-// manager_start.cpp: takes over an array: compares the store's records with those of the drives. ARRAY.md,
-// rules 1, 2, 10, 15.
+// manager_start.cpp: takes over an array: compares the store's records with those of the drives.
+// docs/array.md, rules 1, 2, 10, 15.
 //
 // A drive that lags is brought up to date; a record that is newer on a drive than in the store (a lost or an
 // old store) is adopted; a case that cannot be decided safely is refused, with the advice what to bring back.
@@ -377,7 +377,7 @@ void Manager::settle_live(const Takeover& t) {
     for (auto& [id, live] : live_) {
         // A creation is in force once activate() has seen it on every drive and stored that. Any other change
         // is in force if every drive has it. For a slot whose drive is missing this is unknown: activate()
-        // settles the change when grants from before this start have ended (ARRAY.md, rule 2).
+        // settles the change when grants from before this start have ended (docs/array.md, rule 2).
         live.in_force =
             (records_.volumes.at(id).flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d)

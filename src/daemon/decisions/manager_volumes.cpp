@@ -101,7 +101,7 @@ Result<client::ArrayView> Manager::array() const {
     // activated it durably and serves no older one, and a version always has the same bytes. This holds
     // across restarts of this daemon, so a client that connects while a drive is away reads from the others.
     // A version that was never in force is not given out: a drive may still serve, and acknowledge writes
-    // under, the previous one (ARRAY.md, rules 2, 4, 5).
+    // under, the previous one (docs/array.md, rules 2, 4, 5).
     if (told_ != records_.map.version && records_.told != records_.map.version) {
         for (const Drive& drive : drives_)
             if (!drive.trouble.empty())
@@ -278,7 +278,7 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
                      client_name(record.owner), client_name(client));
     if (mode == client::OpenMode::kRead) {
         // Reading waits for no absent drive: after any change, each replica that serves holds all
-        // acknowledged data (ARRAY.md, rules 5 and 9). Only a volume that was never in force is refused,
+        // acknowledged data (docs/array.md, rules 5 and 9). Only a volume that was never in force is refused,
         // because it may vanish.
         if (!live_[id].in_force) {
             const Result<void> active = activate(id);
@@ -298,8 +298,8 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
             name, client_name(record.writer), (live_[id].lease_end_ms - now_ms + 999) / 1000);
     if (record.epoch >= kLastEpoch)
         return error(Errc::kNoSpace, "volume '{}' has used up its epochs; copy it to a new volume", name);
-    // The higher epoch protects the new opening from an older one, even of the same client (ARRAY.md, rule
-    // 6).
+    // The higher epoch protects the new opening from an older one, even of the same client (docs/array.md,
+    // rule 6).
     record.epoch += 1;
     record.writer = client;
     Result<void> changed = change_volume(record);

@@ -24,7 +24,7 @@
 namespace gnstor::daemon {
 
 struct SsdIdentity {
-    std::array<std::uint8_t, 16> uuid{};  ///< identifies the store's incarnation (ARRAY.md, rule 10)
+    std::array<std::uint8_t, 16> uuid{};  ///< identifies the store's incarnation (docs/array.md, rule 10)
     std::string nic_address;
     std::string service;
     std::string subsystem_nqn;

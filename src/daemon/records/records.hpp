@@ -1,7 +1,8 @@
 // records.hpp: the daemon's persistent state, and the interface of its store.
 //
 // Invariants
-//   * a Change is applied as a whole or not at all, and is durable when save() returns (ARRAY.md, rule 1);
+//   * a Change is applied as a whole or not at all, and is durable when save() returns (docs/array.md, rule
+//     1);
 //   * what a drive or a client is told was stored before (store, then activate);
 //   * a VID is live (in `volumes`) or retired (its last epoch is kept), never both.
 // Values and interfaces only: no files here. One caller at a time.

@@ -1,4 +1,4 @@
-// sqlite_store.hpp: the daemon's records in an SQLite file (ARRAY.md, rule 1).
+// sqlite_store.hpp: the daemon's records in an SQLite file (docs/array.md, rule 1).
 //
 // Invariants
 //   * user_version holds the schema version, application_id "GNSt": files of other programs and of a newer

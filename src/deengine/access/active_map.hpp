@@ -1,4 +1,4 @@
-// active_map.hpp: the map in force on this drive, its grant, and which chunks the drive holds. ARRAY.md,
+// active_map.hpp: the map in force on this drive, its grant, and which chunks the drive holds. docs/array.md,
 // rules 2 to 4.
 //
 // Invariants

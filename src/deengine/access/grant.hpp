@@ -1,4 +1,4 @@
-// grant.hpp: until when a drive may serve data commands. ARRAY.md, rule 3; nvme/fencing.hpp.
+// grant.hpp: until when a drive may serve data commands. docs/array.md, rule 3; nvme/fencing.hpp.
 //
 // Invariants
 //   * a drive boots without a grant and does not know nonces of an earlier boot;

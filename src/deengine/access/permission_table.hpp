@@ -2,7 +2,7 @@
 //
 // Invariants
 //   * VIDs and names are unique, records are valid (validate()), sorted by VID;
-//   * the epoch of a VID never goes back, not even across a deletion (ARRAY.md, rule 15): last epochs of
+//   * the epoch of a VID never goes back, not even across a deletion (docs/array.md, rule 15): last epochs of
 //   deleted VIDs stay;
 //   * an epoch has at most one nonzero writer ever: another writer needs a higher epoch (rule 6);
 //   * revisions never go back, and equal revision means equal bytes.
@@ -22,7 +22,8 @@ namespace gnstor::deengine {
 
 struct Volume {
     nvme::VolumeRecord record{};
-    std::uint64_t floor = 0;  ///< sequences of the current epoch up to here are refused (ARRAY.md, rule 8)
+    /// Sequences of the current epoch up to here are refused (docs/array.md, rule 8).
+    std::uint64_t floor = 0;
 
     /// False for every client once the deletion has begun.
     [[nodiscard]] bool may_read(nvme::ClientId client) const;

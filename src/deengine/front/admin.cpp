@@ -3,7 +3,7 @@
 //
 // A change is made on a copy of the state, stored, and then swapped in, so that an acknowledged change is
 // durable and a refused one has no effect. Before a change is acknowledged, all commands pending under the
-// old state are answered (ARRAY.md, rule 2: a barrier through all shards). Terms: a newer term is stored
+// old state are answered (docs/array.md, rule 2: a barrier through all shards). Terms: a newer term is stored
 // together with the change that carries it; a term older than the newest seen, or too far above it, is
 // refused. VOLUME LIST is answered under any term and raises none, so that a daemon that lost its store can
 // learn the newest term.
@@ -185,7 +185,8 @@ bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
             if (!is_zero(std::as_bytes(std::span(&slot, 1)))) return false;
             continue;
         }
-        // A joining slot needs the placement rule of growth (ARRAY.md, rule 14), which place() does not know.
+        // A joining slot needs the placement rule of growth (docs/array.md, rule 14), which place() does not
+        // know.
         if (slot.state > placement::SlotState::kDown || slot.state == placement::SlotState::kJoining)
             return false;
         if (slot.reserved != 0 || slot.weight > 65535) return false;

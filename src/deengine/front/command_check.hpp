@@ -1,5 +1,5 @@
-// command_check.hpp: decodes an I/O command and checks all of it before any of it is done. DESIGN.md, "The
-// command".
+// command_check.hpp: decodes an I/O command and checks all of it before any of it is done. docs/design.md,
+// "The command".
 //
 // The first check that fails decides the status:
 //    1. opcode (Invalid Opcode), namespace 1 (Invalid Namespace), not fused (Invalid Field)
@@ -9,7 +9,7 @@
 //    4. map version strictly equal (Stale Map; the drive's version in DW0)
 //    5. epoch. Writes, zeroes, trims: exactly the volume's; older is Stale Epoch. Reads and flushes: not
 //       older than `birth_epoch` (else Stale Epoch), but older openings may read: raising the epoch fences
-//       writers only, and a reader's map version already shows that it uses the map in force (ARRAY.md,
+//       writers only, and a reader's map version already shows that it uses the map in force (docs/array.md,
 //       rules 4, 6, 9). An epoch above the volume's, not announced to this drive yet: Not Granted (retry)
 //    6. writing only by the volume's writer (Namespace Write Protected)
 //    7. fields: sector range, reserved bits, protection information, number of blocks at most MDTS, sequence

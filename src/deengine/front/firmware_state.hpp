@@ -19,7 +19,7 @@
 namespace gnstor::deengine {
 
 struct FirmwareState {
-    std::uint64_t term = 0;            ///< newest term of a daemon (ARRAY.md, rule 1)
+    std::uint64_t term = 0;            ///< newest term of a daemon (docs/array.md, rule 1)
     std::uint32_t newest_slot = 0;     ///< of the newest map: the slot this drive fills
     placement::ArrayMap newest_map{};  ///< newest ever activated; version 0: none
     PermissionTable permissions;

@@ -1,5 +1,5 @@
 // tombstones.hpp: which blocks were trimmed or zeroed, and with which order, as long as an older write may
-// still arrive or be found. ARRAY.md, rule 8.
+// still arrive or be found. docs/array.md, rule 8.
 //
 // Disjoint intervals of keys, each with one order; a newer tombstone replaces the parts of older ones that it
 // overlaps.

@@ -351,7 +351,7 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     // The collector's copy, or a program repeated after a failure, counts rather than its original, whose
     // unit may be free already. But a rotten page is copied with its bad contents, and the block may have
     // been repaired since in a unit that was opened earlier: of the two the one that can be read counts
-    // (ARRAY.md, rule 13).
+    // (docs/array.md, rule 13).
     if (!programmed_later(page, oob, stored, other))
         return !is_readable(stored, other) && is_readable(page, oob);
     return is_readable(page, oob) || !is_readable(stored, other);

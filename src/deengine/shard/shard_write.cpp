@@ -1,5 +1,5 @@
 // shard_write.cpp: writes, zeroes and trims: compares orders and reserves room for the whole command, then
-// changes page after page. ARRAY.md, rules 7, 8 and 13.
+// changes page after page. docs/array.md, rules 7, 8 and 13.
 //
 // The collector may run whenever a page is needed: a plan stays valid by key and ticket, never by page.
 #include "deengine/shard/shard_impl.hpp"
@@ -98,7 +98,7 @@ Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const Shar
     if (!has_data(flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
     if (c.epoch != oob.epoch) return c.epoch > oob.epoch ? Action::kReplace : Action::kSuperseded;
     if (oob.kind == PageKind::kLostOrder) {
-        // A bound, not an order: the error stays until the floor has passed it (ARRAY.md, rule 13).
+        // A bound, not an order: the error stays until the floor has passed it (docs/array.md, rule 13).
         const VolumeFloor* floor = floors.find(c.volume);
         const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
         return passed && c.sequence > oob.sequence ? Action::kReplace : Action::kUnknownOrder;

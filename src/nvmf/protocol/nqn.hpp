@@ -2,7 +2,7 @@
 //
 // NVMe Base 2.0, 4.5 "NVMe Qualified Names": "nqn.yyyy-mm.reverse-domain:string" or
 // "nqn.2014-08.org.nvmexpress:uuid:...", at most 223 bytes and a zero. The host NQN presented at Connect is
-// what binds a client id to a connection (DESIGN.md, "The command").
+// what binds a client id to a connection (docs/design.md, "The command").
 #pragma once
 
 #include <gnstor/nvme/command.hpp>

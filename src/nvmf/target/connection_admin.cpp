@@ -111,8 +111,8 @@ void TargetConnection::finish_connect() {
 bool TargetConnection::take_admin(Capsule& capsule) {
     const nvme::Command& command = capsule.command;
     const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
-    // Of the vendor commands only FLOOR may come from a volume's writer (ARRAY.md, rule 8); the drive checks
-    // it.
+    // Of the vendor commands only FLOOR may come from a volume's writer (docs/array.md, rule 8); the drive
+    // checks it.
     if (command.opcode >= kFirstVendorOpcode && opcode != nvme::AdminOpcode::kFloor && !binding_.privileged) {
         refuse(capsule, Status::kAccessDenied);
         return true;

@@ -161,7 +161,8 @@ enum class WindowUse : std::uint8_t {
 };
 
 struct NicOptions {
-    bool strict = false;  ///< DESIGN.md, "Strict mode": check everything, delay, coalesce, re-read at random
+    /// Check everything, delay, coalesce, re-read at random: docs/design.md, "Strict mode".
+    bool strict = false;
     std::uint64_t seed = 1;     ///< of strict mode's randomness
     std::uint32_t pollers = 1;  ///< queue pairs are spread over so many pollers, one a reactor
     /// How long destroying or resetting a queue pair waits until the peer has let go of its memory.

@@ -22,7 +22,7 @@ constexpr std::uint32_t kRememberedBytes = 8192;  // of each segment
 
 /// CRC of the local payload of a SEND or WRITE, zero for other opcodes. For a SEND, of the first segment
 /// (the capsule) alone: data that travels with it belongs to its owner again at the response, which may
-/// come before the send completion (DESIGN.md, "A read, from end to end"). Pins the memory meanwhile;
+/// come before the send completion (docs/design.md, "A read, from end to end"). Pins the memory meanwhile;
 /// nullopt where the region is being deregistered.
 std::optional<std::uint32_t> payload_crc(QueuePair& qp, const mlx5::SendEntry& entry) {
     const std::uint8_t opcode = mlx5::control_opcode(entry.control);

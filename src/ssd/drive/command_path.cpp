@@ -28,7 +28,7 @@ std::uint64_t read_clock(clockid_t clock) {
     return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000ull + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
-/// Counts suspended time, as grants demand (ARRAY.md, rule 3).
+/// Counts suspended time, as grants demand (docs/array.md, rule 3).
 std::uint64_t boot_time_ns() {
     return read_clock(CLOCK_BOOTTIME);
 }
@@ -247,8 +247,8 @@ void CommandPath::administer(ServedQueue& q, std::uint32_t slot) {
 }
 
 void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::uint64_t tag) {
-    // Of the vendor commands only FLOOR may come from a volume's writer (ARRAY.md, rule 8): deEngine checks
-    // who that is.
+    // Of the vendor commands only FLOOR may come from a volume's writer (docs/array.md, rule 8): deEngine
+    // checks who that is.
     const bool floor = command.opcode == static_cast<std::uint8_t>(AdminOpcode::kFloor);
     if (!q.queue.privileged() && !floor) return on_complete(tag, Status::kAccessDenied, 0);
     // Reads need a map and a term, so these may be set; they are in memory only and end with the process.
@@ -305,8 +305,8 @@ void CommandPath::answer(const Done& done) {
         return answer_flush(done);
     ServedQueue& q = *queues_[done.tag >> 32];
     const auto slot = static_cast<std::uint32_t>(done.tag);
-    // The grant has ended since the command was checked, so the client may not rely on the result (ARRAY.md,
-    // rule 2); it retries.
+    // The grant has ended since the command was checked, so the client may not rely on the result
+    // (docs/array.md, rule 2); it retries.
     const bool lapsed = nvme::ok(done.status) && !q.queue.is_admin() && !engine_->granted(now_ns_);
     const Status status = lapsed ? Status::kNotGranted : done.status;
     if (!nvme::ok(status)) admin_->note_error(q, slot, status);

@@ -36,7 +36,8 @@ class Drive final : public NvmeDevice {
     Result<void> delete_queue(NvmeQueue* queue) override;
     void flush(std::function<void(bool)> done) override;
 
-    /// UUID of the store's incarnation: a different one means that the contents were lost. ARRAY.md, rule 10.
+    /// UUID of the store's incarnation: a different one means that the contents were lost. docs/array.md,
+    /// rule 10.
     [[nodiscard]] const std::array<std::uint8_t, 16>& uuid() const override;
     [[nodiscard]] const std::array<std::uint8_t, 16>& drive_uuid() const;  ///< of the drive; never changes
     [[nodiscard]] const std::string& serial() const override;

@@ -84,7 +84,7 @@ enum class BootBackbone : std::uint8_t {
 struct BootRecord {
     char magic[8];
     std::uint64_t generation;       ///< counts changes, from 1
-    std::uint8_t incarnation[16];   ///< UUID of this incarnation of the store. ARRAY.md, rule 10
+    std::uint8_t incarnation[16];   ///< UUID of this incarnation of the store. docs/array.md, rule 10
     std::uint8_t host_boot_id[16];  ///< of the host's boot in which it was last opened
     BootMode mode;
     BootState state;

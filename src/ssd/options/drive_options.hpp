@@ -11,7 +11,7 @@
 
 namespace gnstor::ssd {
 
-/// What an acknowledged write survives. DESIGN.md, "Durability promise".
+/// What an acknowledged write survives. docs/design.md, "Durability promise".
 enum class Durability : std::uint8_t {
     kDefault,  ///< kPower for a file or device, kProcess for memory
     kProcess,  ///< kill -9 of the process; a volatile write cache is reported

@@ -19,7 +19,7 @@ namespace gnstor::ssd {
 
 /// How a device interprets the command dwords that the NVM command set leaves unused.
 enum class Dialect : std::uint8_t {
-    kArray,  ///< DESIGN.md, "The command": volume, client, epoch, sectors of one block, write sequence
+    kArray,  ///< docs/design.md, "The command": volume, client, epoch, sectors of one block, write sequence
     kPlain,  ///< not at all: an ordinary host puts hints there (DSM, CDW13), and SLBA is a plain LBA
 };
 

@@ -1,12 +1,12 @@
 // oracle.hpp: what each block of each volume may read as, whatever the drive did in between. Knows nothing of
 // pages.
 //
-// Every version that was ever sent for a block and not refused is kept, in the order of ARRAY.md, rule 7, as
-// long as it may still be seen. Two bounds say how old a version may be that is read:
+// Every version that was ever sent for a block and not refused is kept, in the order of docs/array.md, rule
+// 7, as long as it may still be seen. Two bounds say how old a version may be that is read:
 //   live     the newest that was acknowledged, or seen by a read, since the boot;
 //   durable  the newest that a cut must not take: acknowledged with the promise that the mode gives.
 // After a cut `live` falls to `durable`; what the first reads then show becomes both. Invariants tested by
-// it: ARRAY.md, "Invariants" 4, 5, 7, 11, 13. Pure.
+// it: docs/array.md, "Invariants", 4, 5, 7, 11, 13. Pure.
 #pragma once
 
 #include <gnstor/nvme/vendor.hpp>

@@ -249,7 +249,8 @@ bool World::rot_page(PageNumber p) {
 
 /// What an earlier cut tore is named in the checkpoint of the recovery that found it, and nowhere else. Where
 /// that part rots and an older checkpoint is used, a torn page with a good record is one that rotted: its
-/// block's reads fail, for nobody can tell that it was never promised (ARRAY.md, rule 9: data or an error).
+/// block's reads fail, for nobody can tell that it was never promised (docs/array.md, rule 9: data or an
+/// error).
 void World::damage_torn_blocks() {
     for (PageNumber p = 0; p < medium_->options().geometry.pages(); ++p) {
         const MediumPage& page = medium_->page(p);

@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md, "By hand, on several hosts" and what follows it up to a mounted file system, as they stand there."""
+"""The commands of docs/operations.md, "Processes and hosts", from "By hand, on several hosts" up to a mounted file system, as they stand there."""
 import re
 import shlex
 

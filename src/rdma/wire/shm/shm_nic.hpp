@@ -7,7 +7,7 @@
 // the data path is the loop wire's, without a further copy or hop.
 //
 // What each side can do to the other: the client may write into its own memory at any moment; the engines
-// trust it no more than entries of any other lane (DESIGN.md, "Strict mode"). It cannot take the memory
+// trust it no more than entries of any other lane (docs/design.md, "Strict mode"). It cannot take the memory
 // away (the files are sealed against shrinking). The node writes where the client's keys allow. When a
 // client dies, its socket hangs up: the node ends its queue pairs and unmaps its memory once the drives
 // have released it. When a node dies, its socket hangs up too: its queue pairs go to error, and their

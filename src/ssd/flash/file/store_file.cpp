@@ -427,8 +427,9 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
     return store;
 }
 
-/// Replaces the store by an empty new incarnation. ARRAY.md, rule 10: a drive that comes back erases nothing
-/// before others hold its data, so a file keeps its contents under another name. A device has no other name.
+/// Replaces the store by an empty new incarnation. docs/array.md, rule 10: a drive that comes back erases
+/// nothing before others hold its data, so a file keeps its contents under another name. A device has no
+/// other name.
 Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFile> store) {
     const std::string old = hex(store->boot_.incarnation, sizeof store->boot_.incarnation);
     constexpr const char* kWhy =

@@ -52,8 +52,8 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path);
 [[nodiscard]] Uuid host_boot_id();
 
 /// Whether the store holds everything that was acknowledged. False if it was being emptied, or if its last
-/// user promised to survive a kill only, did not close it, and the host has been restarted since. DESIGN.md,
-/// "Durability promise".
+/// user promised to survive a kill only, did not close it, and the host has been restarted since.
+/// docs/design.md, "Durability promise".
 [[nodiscard]] bool trusted(const BootRecord& record, const Uuid& host_boot);
 /// The store was last served in this boot of the host, through the page cache, by a process that was killed,
 /// and no damage of an earlier power cut is left to be found: everything that the process programmed is

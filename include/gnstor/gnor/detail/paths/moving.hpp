@@ -1,8 +1,8 @@
 // moving.hpp: bytes between pool buffers and the user's own memory, moved by the calling group. CPU and GPU
 // lanes.
 //
-// One member's request at a time, all lanes copying 16 bytes each (DESIGN.md, "The NIC"). Lengths are whole
-// sectors and pool addresses whole blocks; the user's address may have any alignment.
+// One member's request at a time, all lanes copying 16 bytes each (docs/design.md, "The NIC"). Lengths are
+// whole sectors and pool addresses whole blocks; the user's address may have any alignment.
 #pragma once
 
 #include <gnstor/simt/copy.hpp>

@@ -1,8 +1,8 @@
 // pieces.hpp: how a range of blocks is split into commands. Pure; CPU and GPU lanes.
 //
 // Pieces are aligned spans of 2^shift blocks cut out of the range: they cover it exactly, in order, and as a
-// chunk is such a span (or a multiple of one) no piece crosses a chunk boundary (DESIGN.md, "A read, from end
-// to end", 1).
+// chunk is such a span (or a multiple of one) no piece crosses a chunk boundary (docs/design.md, "A read,
+// from end to end", 1).
 #pragma once
 
 #include <gnstor/base/target.hpp>

@@ -1,10 +1,10 @@
 // retrying.hpp: which refusals are worth another attempt, and when. CPU and GPU lanes; nothing here waits.
 //
 // A synchronous call repeats a command that an SSD refuses for now, until its deadline, with growing pauses;
-// a write keeps its sequence (ARRAY.md, rules 5 and 6). A read asks the other replicas first. A stale map is
-// cured by a newer map only: a note in NIC-visible memory tells the host, and the command waits until the
-// client has published one. A command in pause keeps its slot and its pool buffer (no drive waits for these),
-// but no credit.
+// a write keeps its sequence (docs/array.md, rules 5 and 6). A read asks the other replicas first. A stale
+// map is cured by a newer map only: a note in NIC-visible memory tells the host, and the command waits until
+// the client has published one. A command in pause keeps its slot and its pool buffer (no drive waits for
+// these), but no credit.
 #pragma once
 
 #include <gnstor/gnor/detail/queues/posting.hpp>
@@ -53,7 +53,7 @@ constexpr std::uint8_t attempts_after(std::uint8_t attempts, nvme::Status status
     return status == nvme::Status::kDoubtful ? attempts | kSaidDoubt : attempts;
 }
 
-/// What to do with a command that ended with `status`. Doubtful (ARRAY.md, rule 18): another replica is
+/// What to do with a command that ended with `status`. Doubtful (docs/array.md, rule 18): another replica is
 /// asked, which may have the newest version intact. If no replica has all of the command's blocks, each may
 /// have blocks that another lacks: they are read one by one.
 GN_HD

@@ -1,7 +1,7 @@
 // singly.hpp: a read that no replica could answer as a whole, continued block by block. CPU and GPU lanes;
 // nothing here waits.
 //
-// ARRAY.md, rule 18. A drive answers Doubtful for a whole command because of one of its blocks; another
+// docs/array.md, rule 18. A drive answers Doubtful for a whole command because of one of its blocks; another
 // replica may have that block, and lack others. So when every replica has been asked without success, the
 // command continues in its slot, a block at a time, to one replica at a time (DoubtRound, posting.hpp).
 // Invariants

@@ -1,5 +1,5 @@
 // resolved.hpp: which write sequences of an opening are resolved: a bit each, in memory of the lanes that
-// take them. CPU and GPU lanes. ARRAY.md, rule 8.
+// take them. CPU and GPU lanes. docs/array.md, rule 8.
 //
 // The host computes the floor from these bits (client/floor_tracker.hpp) while lanes continue. With a floor
 // that is too high, drives would refuse a write that is still being retried, and forget what tells its
@@ -11,8 +11,8 @@
 //     (refused_before_it_began). Everything else is *in doubt*: an answer is missing, or one replica may have
 //     made the change and another not. A sequence in doubt is counted and never resolved: only the end of the
 //     epoch ends the doubt (client::Volume::renew), because replicas are compared by the marks above the
-//     floor (ARRAY.md, rule 11). It is not enough that the old queues are gone and nothing arrives late any
-//     more: one replica may still have a change that another lacks, and a command may still be inside a
+//     floor (docs/array.md, rule 11). It is not enough that the old queues are gone and nothing arrives late
+//     any more: one replica may still have a change that another lacks, and a command may still be inside a
 //     drive;
 //   * requests without a waiter (a dropped token, callbacks that the host gave up) stay unresolved, too;
 //   * the bits are a ring: sequence s changes bit s mod kResolvedBits, to 1 in the first round, to 0 in the
