@@ -13,7 +13,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import paper_ideals  # noqa: E402
 import plot_paper  # noqa: E402
 import render_docs  # noqa: E402
-from render_docs import targets  # noqa: E402
+import run_tables  # noqa: E402
+from run_tables import targets  # noqa: E402
 
 DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
 
@@ -30,7 +31,7 @@ class RenderDocs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "path-cpu.json")
             path.write_text(content if isinstance(content, str) else json.dumps(content))
-            return render_docs.load(path)
+            return run_tables.load(path)
 
     def test_a_table_shows_the_median_with_the_least_and_the_most(self):
         text = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(result()), "other.json": self.load(result(benchmark="no"))})
