@@ -7,16 +7,16 @@ A document holds, for each table,
     ...generated...
     <!-- end runs -->
 
-and gets one table for each result whose name matches, in order of name. In place of `runs`:
+and gets one table for each result whose name matches, in order of name (FILE-PATTERN,FILE-PATTERN: first those of the first). In place of `runs`:
 
     figures: FILE-PATTERN show=COLUMN,... [NAME=VALUE,...] ...
-                             one small table of the cases with these parameters (values are patterns; ? stands for a space, too), with these columns
-                             (scripts/run_tables/cells.py names them)
+                             one small table of the cases with these parameters (values are patterns; ? stands for a space, too, and - for
+                             a case without such a parameter), with these columns (scripts/run_tables/cells.py names them)
     targets: SESSION ...     what is aimed at (bench/targets.py) beside the medians of sessions of `./run bench targets`, whose results are SESSION-*.json
     work: FILE-PATTERN [NAME=VALUE] ...    what threads did with their time, of all cases or of those with these parameters
     steps: FILE-PATTERN [NAME=VALUE,...] ...    the steps of a lone lane's operation
     ratios: FILE-PATTERN     ways to initiate I/O beside each other
-    aims: FILE-PATTERN       the ratios of `bench wire` that something is aimed at
+    aims: FILE-PATTERN [PATTERN]    the ratios of `bench wire` that something is aimed at, of all cases or those whose name matches
     verdicts: FILE-PATTERN   how many cases of `bench model` have which verdict
     profile: FILE-PATTERN    what bench/profile.py says of engine threads (docs/runs/*.txt)
     file: NAME               the text of docs/runs/NAME unchanged
@@ -37,8 +37,9 @@ from run_tables import ROOT, BadResult
 
 PATTERN, NAMED = r"[^\s=]+", r"(?: \w+=[^\s=]+)"
 ARGUMENTS = {"runs": PATTERN, "figures": f"{PATTERN}{NAMED}+", "targets": r"[\w. -]+", "work": f"{PATTERN}{NAMED}*", "steps": f"{PATTERN}{NAMED}*",
-             "ratios": PATTERN, "aims": PATTERN, "verdicts": PATTERN, "profile": PATTERN, "file": r"[\w.-]+"}
+             "ratios": PATTERN, "aims": rf"{PATTERN}(?: [^\s=]+)?", "verdicts": PATTERN, "profile": PATTERN, "file": r"[\w.-]+"}
 BLOCKS = {kind: re.compile(rf"(<!-- {kind}: (?P<what>{form}) -->\n)(?P<body>.*?)(<!-- end {kind} -->)", re.S) for kind, form in ARGUMENTS.items()}
+CLOSE = {"figures", "steps", "aims", "verdicts", "profile"}  # no empty lines between markers and what they hold: these are small, and many
 MARKER = re.compile(rf"<!--\s*(?:end\s+)?(?:{'|'.join(ARGUMENTS)})\s*(?::[^\n>]*>?|-->)")
 
 
@@ -54,10 +55,14 @@ def check_markers(text):
             raise BadResult(f"line {line}: '{marker[0]}' belongs to no block: it is mistyped, or the other end of its block is missing")
 
 
-def matching(names, pattern, marker):
-    found = sorted(name for name in names if fnmatch.fnmatch(name, pattern))
-    if not found:
-        raise BadResult(f"{marker}: no result in docs/runs/ has such a name")
+def matching(names, patterns, marker):
+    """Pattern by pattern, each in order of name."""
+    found = []
+    for pattern in patterns.split(","):
+        more = sorted(name for name in names if fnmatch.fnmatch(name, pattern) and name not in found)
+        if not more:
+            raise BadResult(f"{marker}: no result in docs/runs/ has such a name")
+        found += more
     return found
 
 
@@ -78,10 +83,10 @@ def body_of(kind, what, runs, marker):
         files = {path.name: path for path in (ROOT / "docs" / "runs").glob("*.txt")}
         return run_tables.profile_table({name: files[name].read_text() for name in matching(files, pattern, marker)})
     found = {name: runs[name] for name in matching(runs, pattern, marker)}
-    if kind in ("figures", "steps"):
-        return {"figures": run_tables.figures_table, "steps": run_tables.steps_table}[kind](found, words)
-    if kind in ("aims", "verdicts"):
-        return {"aims": run_tables.aims_table, "verdicts": run_tables.verdict_counts}[kind](found)
+    if kind == "verdicts":
+        return run_tables.verdict_counts(found)
+    if kind in ("figures", "steps", "aims"):
+        return {"figures": run_tables.figures_table, "steps": run_tables.steps_table, "aims": run_tables.aims_table}[kind](found, words)
     each = {"runs": run_tables.table, "ratios": lambda _, run: paper_ratios.ratio_tables(run),
             "work": lambda name, run: run_tables.work_table(name, run, " ".join(words))}[kind]
     return "\n\n".join(each(name, run) for name, run in found.items())
@@ -91,7 +96,8 @@ def render(text, runs):
     """The document with every block generated; raises BadResult for a marker that makes no block, and for one that names no result."""
     check_markers(text)
     for kind, block in BLOCKS.items():
-        text = block.sub(lambda match, kind=kind: f"{match[1]}\n{body_of(kind, match['what'], runs, match[1].strip())}\n\n{match[4]}", text)
+        before, after = ("", "\n") if kind in CLOSE else ("\n", "\n\n")
+        text = block.sub(lambda match: f"{match[1]}{before}{body_of(kind, match['what'], runs, match[1].strip())}{after}{match[4]}", text)
     return text
 
 

@@ -8,7 +8,7 @@ from plotly.subplots import make_subplots
 import run_tables
 
 COLOURS = ("#1b7837", "#2166ac", "#b2182b", "#f4a582", "#92c5de", "#762a83", "#999999", "#dfc27d", "#35978f", "#555555")
-GROUPS = ("path", "through", "allocator", "structure", "variant", "way", "over-provisioning %")  # the parameter that tells bars of one case apart
+GROUPS = ("path", "through", "profile", "allocator", "structure", "variant", "way", "over-provisioning %")  # the parameter that tells bars of one case apart
 HEIGHT, PANEL_WIDTH = 430, 620
 
 SCRIPT = get_plotlyjs

@@ -145,13 +145,13 @@ ensure_patiently() {
 # installed from PyPI.
 GN_PLOTLY=7.1.0
 ensure_plots() {
-    local folder="$GN_ROOT/build/report-venv" without="./run report --no-plots writes the tables without it"
+    local folder="${GN_REPORT_VENV:-$GN_ROOT/build/report-venv}" without="./run report --no-plots writes the tables without it"
     for GN_PLOT_PYTHON in python3 "$folder/bin/python"; do
         ! "$GN_PLOT_PYTHON" -c 'import plotly' >/dev/null 2>&1 || return 0
     done
     [[ "$GN_INSTALL" == yes ]] || die "plotly, which draws the plots, is not installed, and --no-install was given; $without"
     ensure plots || die "the packages above are needed to install plotly; $without"
-    say "installing plotly $GN_PLOTLY from PyPI (70 MB) into build/report-venv: it draws the plots of the report"
+    say "installing plotly $GN_PLOTLY from PyPI (70 MB) into $folder: it draws the plots of the report"
     rm -rf "$folder"
     mkdir -p "$GN_ROOT/build"
     /usr/bin/python3 -m venv "$folder" || die "python3 -m venv could not make $folder; $without"

@@ -1,8 +1,8 @@
 """Small tables out of one result or several: chosen cases and columns, targets beside sessions, counts of verdicts, steps of a lone lane."""
 import fnmatch
+import re
 import statistics
 import sys
-import textwrap
 
 from .cells import COLUMNS, NONE
 from .results import ROOT, BadResult, machine_line, name_of, varying
@@ -17,23 +17,34 @@ def stem(name):
     return name.removesuffix(".json")
 
 
-def source_line(runs):
-    """Where the figures above it come from: results by machine, a paragraph of the document's width."""
-    machines = {}
-    for name, run in runs.items():
-        machines.setdefault(machine_line(run["machine"]), []).append(f"[{stem(name)}](runs/{name}) at `{run['commit']}`")
-    words = "; ".join(f"{', '.join(names)}: {machine}" for machine, names in machines.items())
-    return textwrap.fill(f"Source: {words}.", 120, break_long_words=False, break_on_hyphens=False)
+def link(name):
+    return f"[{stem(name)}](runs/{name})"
+
+
+def measured_by(runs):
+    """The head of the first column: the result, its commit and machine; of several results, which the rows link, their commits and machines."""
+    kinds = {}
+    for run in runs.values():
+        machine = machine_line({key: run["machine"].get(key) for key in ("cpu", "gpu", "cores")})
+        kinds.setdefault(machine, {})[f"`{run['commit']}`"] = True
+    words = "; ".join(f"{', '.join(commits)}, {machine}" for machine, commits in kinds.items())
+    return f"{link(next(iter(runs))) if len(runs) == 1 else 'run'} ({words})"
+
+
+def brief(cell):
+    """Without a spread that its digits do not show."""
+    match = re.fullmatch(r"(\S+) \((\S+) … (\S+)\)", cell)
+    return match[1] if match and match[1] == match[2] == match[3] else cell
 
 
 def conditions(words):
-    """NAME=VALUE[,VALUE] …; values are patterns, in which ? stands for a space, too."""
+    """NAME=VALUE[,VALUE] …; values are patterns, in which ? stands for a space, too; - stands for a case that has no such parameter."""
     return [(key, value.split(",")) for key, value in (word.split("=") for word in words)]
 
 
 def chosen(run, wanted):
     return [case for case in run["cases"]
-            if all(any(fnmatch.fnmatchcase(str(case["parameters"].get(key, "")), v) for v in values) for key, values in wanted)]
+            if all(any(fnmatch.fnmatchcase(str(case["parameters"].get(key, "-")), v) for v in values) for key, values in wanted)]
 
 
 def figures_table(runs, words):
@@ -51,11 +62,11 @@ def figures_table(runs, words):
     sources = {name: runs[name] for name, _ in found}
     rows = []
     for name, case in found:
-        title = name_of({key: case["parameters"][key] for key in differ if key in case["parameters"]})
-        rows.append([stem(name)] * (len(sources) > 1) + [title] * bool(differ) + [COLUMNS[key].cell(case) for key in names])
-    words_first = ["run"] * (len(sources) > 1) + ["case"] * bool(differ)
-    table = Table(words_first + [COLUMNS[key].title for key in names], rows, left=tuple(range(len(words_first))))
-    return markdown([table, source_line(sources)])
+        title = name_of({key: value for key, value in case["parameters"].items() if key in differ or not differ})
+        rows.append([link(name)] * (len(sources) > 1) + [title] * (bool(differ) or len(sources) == 1) + [brief(COLUMNS[key].cell(case)) for key in names])
+    several = len(sources) > 1
+    words_first = [measured_by(sources)] + ["case"] * (several and bool(differ))
+    return Table(words_first + [COLUMNS[key].title for key in names], rows, left=tuple(range(len(words_first)))).markdown()
 
 
 def targets_rows(sessions, runs):
@@ -84,23 +95,25 @@ def verdict_counts(runs):
     for name, run in runs.items():
         for case in run["cases"]:
             if "verdict" in case:
-                row = counts.setdefault((stem(name), case["parameters"].get("loop", NONE)), {})
+                row = counts.setdefault((link(name), case["parameters"].get("loop", NONE)), {})
                 row[case["verdict"]] = row.get(case["verdict"], 0) + 1
     if not counts:
         raise BadResult(f"verdicts: no case of {' '.join(runs)} has one")
     heads = sorted({verdict for row in counts.values() for verdict in row})
     rows = [[name, loop] + [str(row.get(verdict, 0)) for verdict in heads] for (name, loop), row in counts.items()]
-    return markdown([Table(["run", "loop"] + heads, rows, left=(0, 1)), source_line(runs)])
+    return Table([measured_by(runs), "loop"] + heads, rows, left=(0, 1)).markdown()
 
 
-def aims_table(runs):
-    """Ratios that something is aimed at (`wire`)."""
-    parts = []
+def aims_table(runs, words):
+    """Ratios that something is aimed at (`wire`), of the cases that some pattern matches."""
+    tables = []
     for name, run in runs.items():
         if not run.get("verdicts"):
             raise BadResult(f"aims: {name} judges nothing")
-        parts += [ratio_rows(run["verdicts"], only_aimed=True), source_line({name: run})]
-    return markdown(parts)
+        table = ratio_rows(run["verdicts"], only_aimed=True)
+        rows = [row for row in table.rows if not words or any(fnmatch.fnmatchcase(row[0], word) for word in words)]
+        tables.append(Table([measured_by({name: run})] + table.heads[1:], rows, table.left))
+    return markdown(tables)
 
 
 def steps_table(runs, words):
@@ -119,6 +132,5 @@ def steps_table(runs, words):
         known = [r[key] for r in case["repeats"] if key in r]
         return f"{statistics.median(known) / 1000:.2f}" if known else NONE
     steps = list(dict.fromkeys(key for _, keys in columns.values() for key in keys))
-    rows = [[key.split("_")[2]] + [middle(case, key) for case, _ in columns.values()] for key in steps + ["steps_total_ns"]]
-    rows[-1][0] = "all"
-    return markdown([Table(["step, µs"] + list(columns), rows), source_line(runs)])
+    rows = [[key.split("_")[2]] + [middle(case, key) for case, _ in columns.values()] for key in steps]
+    return Table([f"step, µs: {measured_by(runs)}"] + list(columns), rows).markdown()
