@@ -5,7 +5,7 @@
 
 Runs the program once an operation under `perf record` (software clock, no hardware counters needed), skips the time in which the array
 is filled, and divides the sampled shares by the operations that lanes completed: CPU time an operation, by stage and by function. The
-text goes to standard output or to FILE, as docs/performance.md shows it.
+text goes to standard output or to FILE; docs/performance.md shows the shares of such texts in docs/runs.
 """
 import argparse
 import collections

@@ -58,8 +58,8 @@ if(NOT GN_CUDA STREQUAL "OFF")
 endif()
 
 # A read crosses NIC, target offload, drive and firmware, a library each: what the linker may inline among them is 8 % more reads
-# of 512 B (docs/performance.md). Host code alone: nvcc's objects are linked as they are. Every program is compiled once more when
-# it is linked, so tests are built without.
+# of 512 B (docs/history/006-compiler-options.md). Host code alone: nvcc's objects are linked as they are. Every program is compiled
+# once more when it is linked, so tests are built without.
 if(GN_LTO)
     # Some installations lack a part of it (the archiver's plugin, lto-wrapper).
     include(CheckIPOSupported)

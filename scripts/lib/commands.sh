@@ -51,6 +51,15 @@ command_bench() {
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 
+# Tables and plots of all raw results; builds and measures nothing.
+command_report() {
+    parse_common "$@"
+    ensure report || die "python3 is needed to write the report"
+    GN_PLOT_PYTHON=python3
+    [[ " ${GN_REST[*]:-} " =~ \ (--no-plots|-h|--help)\  ]] || ensure_plots
+    "$GN_PLOT_PYTHON" "$GN_ROOT/scripts/report.py" "${GN_REST[@]}"
+}
+
 # The simulator runs no device code: always the cpu preset.
 command_sim() {
     parse_common "$@"

@@ -3,7 +3,7 @@
 # A package counts as present when its command, header or library is found, wherever it came from.
 
 # name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon,
-# test, property, oracle, bench, package, roots, fuzz, link, lint, peer.
+# test, property, oracle, bench, report, plots, package, roots, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -25,9 +25,11 @@ libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|comparison for bench path
+python3-venv|plots|py:ensurepip|makes the folder of Python packages that plotly goes into
 git|lint|cmd:git|names the tracked files that lint looks at
 curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
+python3|report|cmd:python3|writes the report
 help2man|package|cmd:help2man|manual pages from --help
 dpkg-dev|package|cmd:dpkg-shlibdeps|which packages hold the shared libraries that programs need
 mmdebstrap|roots|cmd:mmdebstrap|minimal systems to build and install in
@@ -137,6 +139,24 @@ ensure_patiently() {
         sleep "$wait"
         GN_APT_DEAD=no
     done
+}
+
+# ensure_plots: sets GN_PLOT_PYTHON to a Python that has plotly: the system's if it has it, else that of build/report-venv, into which plotly is
+# installed from PyPI.
+GN_PLOTLY=7.1.0
+ensure_plots() {
+    local folder="${GN_REPORT_VENV:-$GN_ROOT/build/report-venv}" without="./run report --no-plots writes the tables without it"
+    for GN_PLOT_PYTHON in python3 "$folder/bin/python"; do
+        ! "$GN_PLOT_PYTHON" -c 'import plotly' >/dev/null 2>&1 || return 0
+    done
+    [[ "$GN_INSTALL" == yes ]] || die "plotly, which draws the plots, is not installed, and --no-install was given; $without"
+    ensure plots || die "the packages above are needed to install plotly; $without"
+    say "installing plotly $GN_PLOTLY from PyPI (70 MB) into $folder: it draws the plots of the report"
+    rm -rf "$folder"
+    mkdir -p "$GN_ROOT/build"
+    /usr/bin/python3 -m venv "$folder" || die "python3 -m venv could not make $folder; $without"
+    "$GN_PLOT_PYTHON" -m pip install --quiet --disable-pip-version-check "plotly==$GN_PLOTLY" ||
+        die "pip could not install plotly $GN_PLOTLY (is PyPI reachable?); $without"
 }
 
 # ensure_build: what demo, bench and gpu-test cannot do without, and the daemon's libraries if they can be had.

@@ -11,7 +11,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
-import render_docs  # noqa: E402
+import run_tables  # noqa: E402
 
 PROGRAM = sys.argv.pop(1)
 SHORT = ["--repeats", "2", "--seconds", "0.05", "--working-set", "4MiB", "--write-budget", "16MiB", "--engine-threads", "1"]
@@ -67,7 +67,7 @@ class ShortRun(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "path-cpu-test.json")
             cls.ended = bench("path", *ALONE, "--json", str(path))
-            cls.run_ = render_docs.load(path) if path.exists() else None
+            cls.run_ = run_tables.load(path) if path.exists() else None
 
     def test_it_ends_well_and_says_what_it_left_out(self):
         self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
@@ -92,7 +92,7 @@ class ShortRun(unittest.TestCase):
         print(f"\nGN_COUNT bench_operations={total}", flush=True)
 
     def test_the_renderer_takes_it(self):
-        self.assertIn("bytes 4096, read, array", render_docs.table("x.json", self.run_))
+        self.assertIn("bytes 4096, read, array", run_tables.table("x.json", self.run_))
 
 
 class LoneLane(unittest.TestCase):
@@ -103,7 +103,7 @@ class LoneLane(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "path-cpu-test.json")
             cls.ended = bench("path", "--alone", "--sizes", "512,4096", *ALONE, "--json", str(path))
-            cls.run_ = render_docs.load(path) if path.exists() else None
+            cls.run_ = run_tables.load(path) if path.exists() else None
 
     def test_it_is_measured_three_ways_and_all_is_checked(self):
         self.assertEqual(self.ended.returncode, 0, self.ended.stdout + self.ended.stderr)
@@ -159,7 +159,7 @@ class Model(unittest.TestCase):
                               "--repeats", "1", "--seconds", "0.1", "--working-set", "4MiB", "--write-budget", "64MiB", "--json", str(path))
             if cls.ended.returncode not in (0, 3):
                 raise AssertionError(f"bench model ended with {cls.ended.returncode}:\n{cls.ended.stdout}{cls.ended.stderr}")
-            cls.run_ = render_docs.load(path)
+            cls.run_ = run_tables.load(path)
 
     def test_every_profile_is_measured_in_closed_and_open_loop_beside_the_host(self):
         self.assertIn(self.ended.returncode, (0, 3), self.ended.stdout + self.ended.stderr)
@@ -208,7 +208,7 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(drive[0]["configured_limit_per_second"], 2_500_000, delta=50)
 
     def test_the_renderer_takes_it(self):
-        table = render_docs.table("x.json", self.run_)
+        table = run_tables.table("x.json", self.run_)
         self.assertIn("| 4096", table.replace("| bytes 4096", "| 4096"))
         self.assertIn(" | verdict |", table)
 
@@ -229,7 +229,7 @@ class DeEngine(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "deengine-cpu-test.json")
             cls.ended = bench("deengine", "--lanes", "cpu", "--repeats", "1", "--map-slots", "262144", "--path-blocks", "8192", "--data", "16MiB", "--wear-blocks", "16384", "--recover-blocks", "16384", "--json", str(path))
-            cls.run_ = render_docs.load(path) if path.exists() else None
+            cls.run_ = run_tables.load(path) if path.exists() else None
 
     def cases(self, **wanted):
         found = [c for c in self.run_["cases"] if all(c["parameters"].get(k) == v for k, v in wanted.items())]
@@ -267,12 +267,12 @@ class DeEngine(unittest.TestCase):
             self.assertEqual(repeat["latency_ns"]["samples"], repeat["operations"])
         for operation in ("opening after a close", "opening after a kill, a sixteenth overwritten"):
             self.assertGreater(self.cases(operation=operation)[0]["repeats"][0]["memory_mib_a_gib"], 0)
-        text = render_docs.table("x.json", self.run_)
+        text = run_tables.table("x.json", self.run_)
         self.assertIn("write amplification", text)
         self.assertIn("longest ns", text)
 
     def test_the_renderer_takes_it(self):
-        self.assertIn("load 0.9, lookup, block map, single", render_docs.table("x.json", self.run_))
+        self.assertIn("load 0.9, lookup, block map, single", run_tables.table("x.json", self.run_))
 
 
 class Choices(unittest.TestCase):
@@ -292,16 +292,16 @@ class Choices(unittest.TestCase):
             ended = bench("path", *ALONE[:-3], "--engine-threads", "3", "--nic-threads", "1", "--service-units", "2", "--ssds", "2", "--sizes", "4096",
                           "--no-fio", "--json", str(path))
             self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-            run = render_docs.load(path)
+            run = run_tables.load(path)
         self.assertIn("3 engine threads (1 for NICs), 2 service units an SSD", ended.stdout)
         self.assertEqual([run["configuration"][k] for k in ("engine threads", "NIC threads", "service units an SSD")], [3, 1, 2])
         for case in run["cases"]:
-            names = sorted(k for k in case["repeats"][0] if render_docs.BUSY.fullmatch(k))
+            names = sorted(k for k in case["repeats"][0] if run_tables.BUSY.fullmatch(k))
             self.assertEqual(names, ["busy_gn-nic-0", "busy_gn-ssd-1", "busy_gn-ssd-2"] if case["parameters"]["path"] == "array" else [])
             for name in names:
                 self.assertTrue(0 < case["repeats"][0][name] <= 1, case["repeats"][0])
         self.assertIn("gn-nic-0 ", ended.stdout)
-        self.assertIn("engine threads busy, %", render_docs.table("x.json", run))
+        self.assertIn("engine threads busy, %", run_tables.table("x.json", run))
 
     def test_an_open_loop_sends_what_it_means_to_and_no_more(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -344,7 +344,7 @@ class Fio(unittest.TestCase):
                 with self.subTest(more=more):
                     ended = bench("path", *SHORT, *more, "--sizes", "4096", "--json", str(path))
                     self.assertEqual(ended.returncode, 0, ended.stdout + ended.stderr)
-                    run = render_docs.load(path)
+                    run = run_tables.load(path)
                     if "LEFT OUT" in run["configuration"]["fio"]:
                         self.assertIn("LEFT OUT", ended.stdout)
                         self.skipTest(run["configuration"]["fio"])
@@ -354,7 +354,7 @@ class Fio(unittest.TestCase):
                     for repeat in (r for c in found for r in c["repeats"]):
                         self.assertEqual(repeat["bytes"], 4096 * repeat["operations"])
                         self.assertGreater(repeat["latency_ns"]["p50"], 0)
-                    self.assertIn("bytes 4096, read, fio io_uring", render_docs.table("x.json", run))
+                    self.assertIn("bytes 4096, read, fio io_uring", run_tables.table("x.json", run))
                     self.assertEqual(list(stores.iterdir()), [], "fio's test file was not removed")
 
     def test_is_left_out_aloud_where_there_is_none(self):

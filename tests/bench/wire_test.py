@@ -12,7 +12,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-import render_docs  # noqa: E402
+import run_tables  # noqa: E402
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
 # Ends of this process's own: nobody else of this machine is in the way on theirs.
@@ -41,7 +41,7 @@ class ShortRun(unittest.TestCase):
             cls.ended = subprocess.run([PROGRAM, "wire", "--repeats", "2", "--seconds", "0.05", "--addresses", OWN_ENDS, "--json", str(path)],
                                        capture_output=True, text=True, timeout=150,
                                        env=dict(os.environ, TMPDIR=folder, GNSTOR_LOG="error"))
-            cls.run_ = render_docs.load(path) if path.exists() else None
+            cls.run_ = run_tables.load(path) if path.exists() else None
             cls.left = [p.name for p in pathlib.Path(folder).iterdir() if p != path]
 
     def cases(self, through):
@@ -106,7 +106,7 @@ class ShortRun(unittest.TestCase):
         self.assertEqual(self.ended.stdout.count("aimed at 0.50: "), aimed)
 
     def test_the_renderer_takes_it(self):
-        self.assertIn("bytes 4096, depth 32, RDMA WRITE, shm", render_docs.table("x.json", self.run_))
+        self.assertIn("bytes 4096, depth 32, RDMA WRITE, shm", run_tables.table("x.json", self.run_))
 
 
 class NodeProcess(unittest.TestCase):

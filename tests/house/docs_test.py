@@ -17,9 +17,11 @@ sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(ROOT / "tests/house"))
 import paper_ideals  # noqa: E402
 import plot_paper  # noqa: E402
+import plot_targets  # noqa: E402
 import render_docs  # noqa: E402
+import run_tables  # noqa: E402
 from files_test import TEXT, tracked  # noqa: E402
-from render_docs import targets  # noqa: E402
+from run_tables import targets  # noqa: E402
 
 DOCUMENT = "# t\n\n<!-- runs: path-cpu*.json -->\nold\n<!-- end runs -->\ntail\n"
 
@@ -130,7 +132,7 @@ class RenderDocs(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "path-cpu.json")
             path.write_text(content if isinstance(content, str) else json.dumps(content))
-            return render_docs.load(path)
+            return run_tables.load(path)
 
     def test_a_table_shows_the_median_with_the_least_and_the_most(self):
         text = render_docs.render(DOCUMENT, {"path-cpu-a.json": self.load(result()), "other.json": self.load(result(benchmark="no"))})
@@ -202,6 +204,95 @@ class RenderDocs(unittest.TestCase):
                 self.load(content)
 
 
+class SmallTables(unittest.TestCase):
+    """`figures:` and what else performance.md is made of."""
+
+    def runs(self):
+        run = result()
+        other = json.loads(json.dumps(run["cases"][0]))
+        other["parameters"] = {"operation": "fio io_uring", "bytes": 4096, "depth": 8}
+        run["cases"].append(other)
+        return {"path-cpu-a.json": run, "path-cpu-b.json": json.loads(json.dumps(run))}
+
+    def rendered(self, words, runs=None):
+        kind = words.split(":")[0]
+        return render_docs.render(f"<!-- {words} -->\nold\n<!-- end {kind} -->\n", runs or self.runs())
+
+    def test_figures_are_of_the_cases_and_columns_that_are_asked_for(self):
+        text = self.rendered("figures: path-cpu-a.json show=iops,p99 operation=read")
+        self.assertEqual(text.split("\n")[1:5], ["| [path-cpu-a](runs/path-cpu-a.json) (`abc`, x, 2 cores) | IOPS | p99 µs |", "|---|---:|---:|",
+                                                 "| read, bytes 4096 | 1,000 (500 … 2,000) | 9.0 |", "<!-- end figures -->"])
+        self.assertEqual(render_docs.render(text, self.runs()), text)
+
+    def test_rows_say_in_what_they_differ_and_of_several_results_which_they_are_of(self):
+        text = self.rendered("figures: path-cpu-a.json show=iops")
+        self.assertIn("| fio io_uring, depth 8 | 1,000", text)
+        text = self.rendered("figures: path-cpu-b.json,path-cpu-a.json show=repeats operation=fio?io*")
+        self.assertIn("| run (`abc`, x, 2 cores) | repeats |\n|---|---:|\n| [path-cpu-b](runs/path-cpu-b.json) | 3 |\n| [path-cpu-a]", text)
+
+    def test_a_dash_asks_for_cases_without_the_parameter(self):
+        self.assertNotIn("fio", self.rendered("figures: path-cpu-a.json show=iops depth=-"))
+        self.assertIn("fio", self.rendered("figures: path-cpu-a.json show=iops depth=8,-"))
+
+    def test_an_unknown_column_and_a_choice_without_a_case_are_errors(self):
+        for words, said in (("show=nonsense", "no column 'nonsense'"), ("show=iops operation=trim", "no case of path-cpu-a.json")):
+            with self.assertRaisesRegex(render_docs.BadResult, said):
+                self.rendered(f"figures: path-cpu-a.json {words}")
+
+    def test_verdicts_are_counted_and_missing_ones_are_an_error(self):
+        runs = self.runs()
+        for kind in ("verdicts", "aims", "steps"):
+            with self.subTest(kind=kind), self.assertRaises(render_docs.BadResult):
+                self.rendered(f"{kind}: path-cpu-a.json", runs)
+        for case, verdict in zip(runs["path-cpu-a.json"]["cases"], ("within 3 %", "rate outside")):
+            case["verdict"] = verdict
+            case["parameters"]["loop"] = "open"
+        self.assertIn("| open | 1 | 1 |", self.rendered("verdicts: path-cpu-a.json", runs))
+
+    def test_aims_are_those_ratios_that_have_one(self):
+        runs = self.runs()
+        ratio = {"what": "depth 1 shm", "beside": "loop", "median": 0.9, "least": 0.8, "most": 1.0}
+        runs["path-cpu-a.json"]["verdicts"] = {"receive_overruns": 0, "retransmissions": 0, "ratios": [
+            ratio, {**ratio, "target": 0.8, "met": True}, {**ratio, "what": "depth 32 udp", "target": 0.5, "met": False}]}
+        text = self.rendered("aims: path-cpu-a.json", runs)
+        self.assertEqual(text.count("0.90 (0.80 … 1.00)"), 2)
+        self.assertNotIn("shm", self.rendered("aims: path-cpu-a.json *udp", runs))
+
+    def test_steps_are_means_of_the_cases_that_were_taken_apart(self):
+        runs = self.runs()
+        for repeat, nanoseconds in zip(runs["path-cpu-a.json"]["cases"][0]["repeats"], (1000, 3000, 2000)):
+            repeat["step_0_choose_ns"] = nanoseconds
+        self.assertIn("| choose | 2.00 |\n", self.rendered("steps: path-cpu-a.json", runs))
+
+    def test_a_profile_shows_the_large_parts_and_sums_the_others(self):
+        text = ("read of 512 bytes: 10 IOPS\n  engine threads (NIC and SSDs): 0.64 us an operation, 9 samples\n     90.0 %    0.57 us  copy\n      4.0 %    0.03 us  a\n"
+                "      3.0 %    0.02 us  b\n    functions\n       50.0 %    0.3 us  f\n  lanes: 1.00 us an operation, 9 samples\n     99.0 %    1.0 us  g\n")
+        self.assertEqual(run_tables.profile_table({"profile-x.txt": text}).split("\n")[2:],
+                         ["| µs of engine threads an operation | 0.64 |", "| copy, % | 90 |", "| the rest, % | 7 |"])
+
+
+class Documents(unittest.TestCase):
+    def test_performance_is_short_enough_to_be_read(self):
+        lines = (ROOT / "docs/performance.md").read_text().splitlines()
+        self.assertLessEqual(len(lines), 300, "docs/performance.md: raw tables belong into ./run report, trials into docs/history")
+        wide = [line for line in lines if len(line) > 120 and not line.startswith(("|", "<!--", "!["))]
+        self.assertEqual(wide, [])
+
+    def test_every_decision_record_is_half_a_page_and_listed(self):
+        listed = (ROOT / "docs/history/README.md").read_text()
+        for record in (ROOT / "docs/history").glob("[0-9]*.md"):
+            self.assertIn(f"({record.name})", listed)
+            self.assertLessEqual(len(record.read_text().splitlines()), 30, record.name)
+
+    def test_links_to_headings_of_performance_find_them(self):
+        headings = re.findall(r"^#+ (.+)$", (ROOT / "docs/performance.md").read_text(), re.M)
+        anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+        self.assertIn("the-wires", anchors)
+        for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+            for anchor in re.findall(r"performance\.md#([\w-]+)", path.read_text()):
+                self.assertIn(anchor, anchors, path.name)
+
+
 def session_of_targets(median_seconds):
     """A read of 4 KiB blocks by lanes, of 1,000 operations a repeat."""
     repeats = [{"seconds": s, "operations": 1000, "bytes": 4096000} for s in (0.9 * median_seconds, median_seconds, 3 * median_seconds)]
@@ -239,6 +330,18 @@ class Targets(unittest.TestCase):
         once = render_docs.render(self.MARKED, runs)
         self.assertEqual(once, render_docs.render(once, runs))
         self.assertNotEqual(once, render_docs.render(once, {**runs, "path-gpu-b-blocks.json": session_of_targets(2e-4)}))
+
+    def test_the_plot_has_a_bar_for_what_each_session_reached_and_a_changed_result_is_noticed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            (root / "docs" / "runs").mkdir(parents=True)
+            for number, seconds in ((9, 2e-4), (10, 1e-4)):  # 5 and 10 of 11.5 M/s
+                (root / f"docs/runs/path-gpu-h200-{number}-blocks.json").write_text(json.dumps(session_of_targets(seconds)))
+            self.assertEqual([plot_targets.plot_docs(check, root) for check in (True, False, True)], [1, 0, 0])
+            words = labels((root / "docs/plots/targets-gpu-h200.svg").read_text())
+            self.assertLess(words.index("43"), words.index("87"), "sessions in order of their numbers")
+            (root / "docs/runs/path-gpu-h200-9-blocks.json").unlink()
+            self.assertEqual(plot_targets.plot_docs(True, root), 1)
 
     def test_a_session_without_any_result_is_an_error(self):
         for runs in ({}, {"path-gpu-b-other.json": session_of_targets(1e-4)}):
