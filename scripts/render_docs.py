@@ -8,10 +8,10 @@ A document holds, for each table,
     <!-- end runs -->
 
 and gets one table for each result whose name matches, in order of name (with `work:` in place of `runs:`: what threads did with their time, of all cases or, with NAME=VALUE behind the pattern, of those
-that have this parameter; `ratios:`: ways to initiate beside each other); between
+that have this parameter; `ratios:`: ways to initiate beside each other; `claims:`: a figure of the paper beside what the paper says, paper_claims.py); between
 <!-- targets: SESSION ... --> and <!-- end targets --> what is aimed at (bench/targets.py) beside the medians of sessions of `./run bench targets`, whose results
 are SESSION-*.json; between <!-- file: NAME --> and <!-- end file --> the text of docs/runs/NAME as it is. Plots of the paper's figures (plot_paper.py) are kept in step too. `--check` writes nothing and fails if a document differs
-from what its results say; without it, the documents are rewritten. A result that does not follow the schema is refused by name, and so are a marker that is not
+from what its results say; without it, the documents are rewritten. matplotlib is needed only to draw a plot whose result has changed, never by `--check`. A result that does not follow the schema is refused by name, and so are a marker that is not
 of this form, a pattern or a session that no result has, and a marker without its end.
 """
 import fnmatch
@@ -21,6 +21,7 @@ import re
 import statistics
 import sys
 
+import paper_claims
 import paper_ratios
 import plot_paper
 
@@ -45,10 +46,11 @@ COSTS = (("initiator_cpu_seconds", "initiator CPU µs/op"), ("array_cpu_seconds"
 
 
 RATIO_BLOCK = re.compile(r"(<!-- ratios: (?P<pattern>\S+) -->\n)(?P<body>.*?)(<!-- end ratios -->)", re.S)
+CLAIMS_BLOCK = re.compile(r"(<!-- claims: (?P<pattern>\S+) -->\n)(?P<body>.*?)(<!-- end claims -->)", re.S)
 TARGETS_BLOCK = re.compile(r"(<!-- targets: (?P<sessions>[\w. -]+) -->\n)(?P<body>.*?)(<!-- end targets -->)", re.S)
 WORK_BLOCK = re.compile(r"(<!-- work: (?P<pattern>\S+)(?P<only>(?: \w+=[^\s=]+)*) -->\n)(?P<body>.*?)(<!-- end work -->)", re.S)
-BLOCKS = (BLOCK, FILE, RATIO_BLOCK, TARGETS_BLOCK, WORK_BLOCK)
-MARKER = re.compile(r"<!--\s*(?:end\s+)?(?:runs|work|ratios|targets|file)\s*(?::[^\n>]*>?|-->)")
+BLOCKS = (BLOCK, FILE, RATIO_BLOCK, CLAIMS_BLOCK, TARGETS_BLOCK, WORK_BLOCK)
+MARKER = re.compile(r"<!--\s*(?:end\s+)?(?:runs|work|ratios|claims|targets|file)\s*(?::[^\n>]*>?|-->)")
 
 
 BUSY = re.compile(r"busy_gn-(nic|ssd|engine)-\d+")
@@ -293,6 +295,7 @@ def render(text, runs):
         return replace
     text = WORK_BLOCK.sub(of_all(work_table), BLOCK.sub(of_all(table), text))
     text = RATIO_BLOCK.sub(of_all(lambda _, run: paper_ratios.ratio_tables(run)), text)
+    text = CLAIMS_BLOCK.sub(of_all(paper_claims.table), text)
     text = TARGETS_BLOCK.sub(lambda match: f"{match[1]}\n{targets_table(match['sessions'].split(), runs)}\n\n{match[4]}", text)
     return FILE.sub(copy, text)
 
