@@ -398,7 +398,7 @@ class DocumentsToRead(unittest.TestCase):
         self.assertEqual(long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n    {long}\n[a]({long})\n- {long}\n{'x' * 120}", 120), [1, 8])
 
     def test_prose_is_at_most_120_characters_wide(self):
-        for name in ("paper.md", "testing.md", "peer.md", "reliability.md"):
+        for name in ("paper.md", "testing.md", "peer.md", "reliability.md", "store-format.md"):
             with self.subTest(document=name):
                 self.assertEqual(long_lines((ROOT / "docs" / name).read_text(), 120), [])
 
