@@ -14,6 +14,7 @@ The same matplotlib writes the same bytes for the same result: no date, and iden
 Bars and curves come out of FILE; the claims in the caption are the paper's. Dashed lines are what is ideal (paper_ideals.py); where a value lies above
 the scale it stands at the panel's upper edge, with an arrow.
 """
+import contextlib
 import hashlib
 import io
 import json
@@ -175,14 +176,23 @@ def digest(description):
 
 # How it is drawn --------------------------------------------------------------------------------------------------------------------------------
 
-def matplotlib_figure():
-    """matplotlib and its class Figure; no window system is asked for."""
+@contextlib.contextmanager
+def settings():
+    """matplotlib's class Figure, with settings under which a figure is the same bytes each time; it asks for no window system. Raises NoMatplotlib."""
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise NoMatplotlib from missing
-    return matplotlib, Figure
+    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "svg", "svg.hashsalt": "gnstor", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        yield Figure
+
+
+def svg_of(figure, description):
+    """The SVG of a matplotlib figure, made within settings(), with the digest of what it shows."""
+    image = io.StringIO()
+    figure.savefig(image, format="svg", metadata={"Date": None, "Identifier": digest(description)})
+    return sealed(image.getvalue())
 
 
 def draw_bars(axes, panel, paths):
@@ -232,11 +242,10 @@ def draw_panel(axes, panel, paths):
 
 def draw(description):
     """SVG of describe()'s result; raises NoMatplotlib."""
-    matplotlib, Figure = matplotlib_figure()
     rows, caption = (len(description["panels"]) + 1) // 2, description["caption"]
     head, foot, row = 0.85, 0.35 + 0.16 * len(caption), 3.0  # inches
     height = head + foot + rows * row
-    with matplotlib.rc_context({**matplotlib.rcParamsDefault, "backend": "svg", "svg.hashsalt": "gnstor", "svg.fonttype": "none", "font.family": "sans-serif"}):
+    with settings() as Figure:
         figure = Figure(figsize=(10.4, height))
         axes = figure.subplots(rows, 2, squeeze=False)
         figure.subplots_adjust(left=0.06, right=0.985, top=1 - (head + 0.5) / height, bottom=(foot + 0.3) / height, hspace=0.36, wspace=0.14)
@@ -249,9 +258,7 @@ def draw(description):
             draw_panel(place, panel, description["paths"])
         for n, words in enumerate(caption):
             figure.text(0.02, (foot - 0.2 - 0.16 * n) / height, words, fontsize=8, color="#444444")
-        image = io.StringIO()
-        figure.savefig(image, format="svg", metadata={"Date": None, "Identifier": digest(description)})
-    return sealed(image.getvalue())
+        return svg_of(figure, description)
 
 
 def sealed(image):
