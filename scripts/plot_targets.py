@@ -4,18 +4,19 @@
 usage: scripts/plot_targets.py [--check]     (docs/runs/SESSION-*.json to docs/plots/targets-gpu-h200.svg; --check writes nothing and fails where the plot is
                                               not what the results give)
 
-A bar is the share of the target that the median of a session's repeats reached; of a latency, the target over the median. Plain SVG, the same bytes for
-the same results.
+A bar is the share of the target that the median of a session's repeats reached; of a latency, the target over the median. Drawn by matplotlib as
+scripts/plot_paper.py says: the same bytes for the same results, and `--check` needs no matplotlib.
 """
 import sys
 
 import run_tables
-from plot_paper import Svg
+from plot_paper import NoMatplotlib, is_of, settings, svg_of
 from run_tables import ROOT, targets
 
 PREFIX, NAME = "path-gpu-h200-", "targets-gpu-h200.svg"
 COLOURS = ("#c7e9c0", "#a1d99b", "#74c476", "#31a354", "#006d2c")
-LEFT, WIDTH, BAR, GAP, TOP, MOST = 380, 560, 9, 12, 66, 120  # MOST: percent at the right edge
+MOST = 120  # percent at the right edge
+LOOK = 1  # raise it when draw() changes
 
 
 def sessions_of(runs):
@@ -41,39 +42,53 @@ def shares(runs, sessions):
     return rows
 
 
-def draw(runs):
+def describe(runs):
+    """Everything that the plot shows, in words and numbers."""
     sessions = sessions_of(runs)
+    return {"look": LOOK, "title": "GPU lanes (H200): share of each target that a session of ./run bench targets reached",
+            "sessions": [f"{PREFIX}{session}" for session in sessions],
+            "rows": [[f"{what}: {target}", [None if share is None else round(share, 3) for share in row]] for what, target, row in shares(runs, sessions)]}
+
+
+def draw(description):
+    """SVG of describe()'s result; raises NoMatplotlib."""
+    rows, sessions = description["rows"], description["sessions"]
     colours = COLOURS[-len(sessions):] if sessions else ()
-    rows = shares(runs, sessions)
-    height = TOP + sum(BAR * max(1, sum(share is not None for share in row)) + GAP for *_, row in rows)
-    svg = Svg(LEFT + WIDTH + 60, height + 40)
-    svg.text(20, 24, "GPU lanes (H200): share of each target that a session of ./run bench targets reached", 15)
-    for i, (session, colour) in enumerate(zip(sessions, colours)):
-        svg.rect(20 + 150 * i, 36, 10, 10, colour)
-        svg.text(34 + 150 * i, 45, f"{PREFIX}{session}")
-    at = WIDTH / MOST
-    for percent in range(0, MOST + 1, 20):
-        svg.line([(LEFT + at * percent, TOP - 8), (LEFT + at * percent, height)], "#222" if percent == 100 else "#ddd", 1, "4 3" if percent == 100 else "")
-        svg.text(LEFT + at * percent, height + 14, f"{percent} %", 10, "middle")
-    y = TOP
-    for what, target, row in rows:
-        known = [(share, colour) for share, colour in zip(row, colours) if share is not None]
-        svg.text(LEFT - 8, y + BAR * max(1, len(known)) / 2 + 4, f"{what}: {target}", 11, "end")
-        for share, colour in known:
-            svg.rect(LEFT, y, at * min(share, MOST), BAR - 1, colour)
-            svg.text(LEFT + at * min(share, MOST) + 4, y + BAR - 1, f"{share:.0f}", 8)
-            y += BAR
-        y += GAP + BAR * (not known)
-    return svg.dump()
+    thick = 0.8 / max(1, len(sessions))
+    with settings() as Figure:
+        height = 1.0 + 0.1 * sum(1 + max(1, len(sessions)) for _ in rows)
+        figure = Figure(figsize=(10.4, height))
+        axes = figure.subplots()
+        figure.subplots_adjust(left=0.4, right=0.97, top=1 - 0.7 / height, bottom=0.3 / height)
+        figure.text(0.02, 1 - 0.28 / height, description["title"], fontsize=13)
+        for n, (session, colour) in enumerate(zip(sessions, colours)):
+            figure.text(0.02 + 0.17 * n, 1 - 0.52 / height, "\u25a0", fontsize=11, color=colour)
+            figure.text(0.036 + 0.17 * n, 1 - 0.51 / height, session, fontsize=8.5)
+            found = [(r - 0.4 + thick * (n + 0.5), row[n]) for r, (_, row) in enumerate(rows) if row[n] is not None]
+            axes.barh([y for y, _ in found], [min(share, MOST) for _, share in found], 0.92 * thick, color=colour)
+            for y, share in found:
+                axes.annotate(f"{share:.0f}", (min(share, MOST), y), (3, 0), textcoords="offset points", fontsize=6, verticalalignment="center")
+        axes.axvline(100, color="#222222", linewidth=0.8, dashes=(4, 3))
+        axes.set_xlim(0, MOST + 4)
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_yticks(range(len(rows)), [what for what, _ in rows], fontsize=8)
+        axes.set_xticks(range(0, MOST + 1, 20), [f"{percent} %" for percent in range(0, MOST + 1, 20)], fontsize=7.5)
+        axes.spines[["top", "right"]].set_visible(False)
+        return svg_of(figure, description)
 
 
 def plot_docs(check, root=ROOT):
-    """Returns 1 where the plot is not what the results give (with `check`)."""
-    image, target = draw(run_tables.load_all(root / "docs" / "runs")), root / "docs" / "plots" / NAME
-    if target.is_file() and target.read_text() == image:
+    """Returns 1 where the plot is not what the results give (with `check`) or cannot be drawn."""
+    description, target = describe(run_tables.load_all(root / "docs" / "runs")), root / "docs" / "plots" / NAME
+    if target.is_file() and is_of(target.read_text(), description):
         return 0
     if check:
-        print(f"plot_targets: docs/plots/{NAME} is not what docs/runs/ gives; run scripts/plot_targets.py", file=sys.stderr)
+        print(f"plot_targets: docs/plots/{NAME} was not drawn from docs/runs/ as it is now; './run plot --docs' draws it", file=sys.stderr)
+        return 1
+    try:
+        image = draw(description)
+    except NoMatplotlib as reason:
+        print(f"plot_targets: cannot draw docs/plots/{NAME}: {reason}", file=sys.stderr)
         return 1
     target.parent.mkdir(exist_ok=True)
     target.write_text(image)

@@ -16,19 +16,21 @@ and gets one table for each result whose name matches, in order of name (FILE-PA
     work: FILE-PATTERN [NAME=VALUE] ...    what threads did with their time, of all cases or of those with these parameters
     steps: FILE-PATTERN [NAME=VALUE,...] ...    the steps of a lone lane's operation
     ratios: FILE-PATTERN     ways to initiate I/O beside each other
+    claims: FILE-PATTERN     a figure of the paper beside what the paper says (paper_claims.py)
     aims: FILE-PATTERN [PATTERN]    the ratios of `bench wire` that something is aimed at, of all cases or those whose name matches
     verdicts: FILE-PATTERN   how many cases of `bench model` have which verdict
     profile: FILE-PATTERN    what bench/profile.py says of engine threads (docs/runs/*.txt)
     file: NAME               the text of docs/runs/NAME unchanged
 
 Plots are kept in step too (plot_paper.py, plot_targets.py). `--check` writes nothing and fails if a document differs from what its results say; without
-it, the documents are rewritten. A result that does not follow the schema is refused by name, and so are a marker that is not of this form, a pattern or a
+it, the documents are rewritten, and matplotlib is needed to draw a plot whose result has changed. A result that does not follow the schema is refused by name, and so are a marker that is not of this form, a pattern or a
 session that no result has, and a marker without its end.
 """
 import fnmatch
 import re
 import sys
 
+import paper_claims
 import paper_ratios
 import plot_paper
 import plot_targets
@@ -37,7 +39,7 @@ from run_tables import ROOT, BadResult
 
 PATTERN, NAMED = r"[^\s=]+", r"(?: \w+=[^\s=]+)"
 ARGUMENTS = {"runs": PATTERN, "figures": f"{PATTERN}{NAMED}+", "targets": r"[\w. -]+", "work": f"{PATTERN}{NAMED}*", "steps": f"{PATTERN}{NAMED}*",
-             "ratios": PATTERN, "aims": rf"{PATTERN}(?: [^\s=]+)?", "verdicts": PATTERN, "profile": PATTERN, "file": r"[\w.-]+"}
+             "ratios": PATTERN, "claims": PATTERN, "aims": rf"{PATTERN}(?: [^\s=]+)?", "verdicts": PATTERN, "profile": PATTERN, "file": r"[\w.-]+"}
 BLOCKS = {kind: re.compile(rf"(<!-- {kind}: (?P<what>{form}) -->\n)(?P<body>.*?)(<!-- end {kind} -->)", re.S) for kind, form in ARGUMENTS.items()}
 CLOSE = {"figures", "steps", "aims", "verdicts", "profile"}  # no empty lines between markers and what they hold: these are small, and many
 MARKER = re.compile(rf"<!--\s*(?:end\s+)?(?:{'|'.join(ARGUMENTS)})\s*(?::[^\n>]*>?|-->)")
@@ -87,7 +89,7 @@ def body_of(kind, what, runs, marker):
         return run_tables.verdict_counts(found)
     if kind in ("figures", "steps", "aims"):
         return {"figures": run_tables.figures_table, "steps": run_tables.steps_table, "aims": run_tables.aims_table}[kind](found, words)
-    each = {"runs": run_tables.table, "ratios": lambda _, run: paper_ratios.ratio_tables(run),
+    each = {"runs": run_tables.table, "ratios": lambda _, run: paper_ratios.ratio_tables(run), "claims": paper_claims.table,
             "work": lambda name, run: run_tables.work_table(name, run, " ".join(words))}[kind]
     return "\n\n".join(each(name, run) for name, run in found.items())
 

@@ -16,7 +16,6 @@ import subprocess
 import sys
 
 import paper_ratios
-import plot_paper
 import plot_targets
 import run_tables
 from run_tables import ROOT, Table
@@ -113,8 +112,14 @@ def described(pairs):
     return "<dl>" + "".join(f"<dt>{escaped(key)}</dt><dd>{escaped(shown(value))}</dd>" for key, value in pairs) + "</dl>"
 
 
-def plots_html(run, plots_of):
-    parts = [plot_paper.draw(run)] if run["benchmark"].startswith("paper-figure-") else []
+def drawn(stem):
+    """The plot of docs/plots/ with this name, if there is one, without its XML header."""
+    path = ROOT / "docs" / "plots" / f"{stem}.svg"
+    return [re.sub(r"^.*?(?=<svg)", "", path.read_text(), flags=re.S)] if path.is_file() else []
+
+
+def plots_html(name, run, plots_of):
+    parts = drawn(name.removesuffix(".json"))
     for figure in plots_of(run) if plots_of else []:
         figure = figure.replace("</", "<\\/")  # nothing in it may end the element
         parts.append(f'<div class=plot></div><script type="application/json">{figure}</script>')
@@ -127,7 +132,7 @@ def section(name, run, plots_of):
     parts = [f'<section id="{escaped(stem)}"><h2>{escaped(stem)}</h2>',
              described([("benchmark", run["benchmark"]), ("machine", run_tables.machine_line(run["machine"])), ("commit", run["commit"]),
                         ("raw result", f"docs/runs/{name}")]),
-             f"<pre>{escaped(command_of(run))}</pre>", plots_html(run, plots_of),
+             f"<pre>{escaped(command_of(run))}</pre>", plots_html(name, run, plots_of),
              "<p>Figures are the median over repeats (least … most).</p>", html_parts(run_tables.tables_of(run))]
     if work:
         parts += ["<h3>What threads did: µs an I/O, medians</h3>", html_table(work)]
@@ -157,7 +162,7 @@ def targets_html(runs):
     sessions = [plot_targets.PREFIX + number for number in plot_targets.sessions_of(runs)]
     if not sessions:
         return ""
-    return ("<section id=targets><h2>Targets of GPU lanes</h2>" + plot_targets.draw(runs) + html_table(run_tables.targets_table(sessions, runs)) + "</section>")
+    return ("<section id=targets><h2>Targets of GPU lanes</h2>" + "".join(drawn(plot_targets.NAME.removesuffix(".svg"))) + html_table(run_tables.targets_table(sessions, runs)) + "</section>")
 
 
 def page(runs, texts, commit, plots_of=None, library=""):

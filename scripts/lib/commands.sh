@@ -60,6 +60,15 @@ command_report() {
     "$GN_PLOT_PYTHON" "$GN_ROOT/scripts/report.py" "${GN_REST[@]}"
 }
 
+# The distribution's python3, for which the package is; another one in PATH does not see it.
+command_plot() {
+    parse_common "$@"
+    [[ ${#GN_REST[@]} -gt 0 ]] || die_usage "plot FILE.json [OUT.svg], or plot --docs: name the result of './run bench paper --figure N --json FILE'"
+    ensure plot || die "plots are drawn by matplotlib (Debian package python3-matplotlib), which /usr/bin/python3 does not find; nothing was plotted"
+    /usr/bin/python3 scripts/plot_paper.py "${GN_REST[@]}" || return 1
+    [[ "${GN_REST[0]}" != --docs ]] || /usr/bin/python3 scripts/plot_targets.py
+}
+
 # The simulator runs no device code: always the cpu preset.
 command_sim() {
     parse_common "$@"

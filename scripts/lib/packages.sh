@@ -3,7 +3,7 @@
 # A package counts as present when its command, header or library is found, wherever it came from.
 
 # name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon,
-# test, property, oracle, bench, report, plots, package, roots, fuzz, link, lint, peer.
+# test, property, oracle, bench, report, plots, plot, package, roots, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -46,6 +46,7 @@ binutils|peer|cmd:readelf|which shared libraries a program of the guest needs
 debian-archive-keyring|peer|file:/usr/share/keyrings/debian-archive-keyring.gpg|signatures of the packages of the guest
 tshark|peer|cmd:tshark|judges captured packets
 python3-scapy|peer|py:scapy|judges captured packets
+python3-matplotlib|plot|py:matplotlib|draws the figures of docs/paper.md
 '
 
 distribution() { # debian-12, ubuntu-24.04, or what /etc/os-release says

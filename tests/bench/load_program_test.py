@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`bench load`, `bench paper` and the plots from outside: wrong usage ends with 2 and names the option; every path is measured, checked and
 counted; a figure that was stopped goes on where it was, and its plot is drawn from the result alone."""
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -177,6 +178,10 @@ class Figure(unittest.TestCase):
             self.assertIn("other options", other.stderr)
 
             drawn = plot(str(file))
+            if not importlib.util.find_spec("matplotlib"):
+                self.assertEqual(drawn.returncode, 1)
+                self.assertIn("'./run plot' installs it", drawn.stderr)
+                return
             self.assertEqual(drawn.returncode, 0, drawn.stderr)
             image = pathlib.Path(folder, "figure.svg").read_text()
             xml.fromstring(image)

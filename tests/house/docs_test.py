@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Generated tables show every repeat's spread, a result that does not follow the schema is refused by name, and what cites a document names
-one that exists, with a heading or rule that is there.
+"""Generated tables show every repeat's spread, a result that does not follow the schema is refused by name, plots are of their results,
+documents that are read from top to bottom stay short, and what cites a document names one that exists, with a heading or rule that is there.
 
 The rule of citations is first shown to catch violating samples, then applied to every tracked file.
 """
+import html
+import importlib.util
 import json
 import pathlib
 import re
@@ -15,6 +17,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(ROOT / "tests/house"))
+import paper_claims  # noqa: E402
 import paper_ideals  # noqa: E402
 import plot_paper  # noqa: E402
 import plot_targets  # noqa: E402
@@ -167,7 +170,7 @@ class RenderDocs(unittest.TestCase):
             render_docs.render("<!-- file: no-such.txt -->\n<!-- end file -->\n", {})
 
     def test_a_pattern_that_no_result_matches_is_an_error(self):
-        for kind in ("runs", "work", "ratios"):
+        for kind in ("runs", "work", "ratios", "claims"):
             with self.subTest(kind=kind), self.assertRaisesRegex(render_docs.BadResult, f"{kind}: path-cqu.*no result in docs/runs/ has such a name"):
                 render_docs.render(f"<!-- {kind}: path-cqu*.json -->\nold\n<!-- end {kind} -->\n", {"path-cpu-a.json": self.load(result())})
 
@@ -337,9 +340,13 @@ class Targets(unittest.TestCase):
             (root / "docs" / "runs").mkdir(parents=True)
             for number, seconds in ((9, 2e-4), (10, 1e-4)):  # 5 and 10 of 11.5 M/s
                 (root / f"docs/runs/path-gpu-h200-{number}-blocks.json").write_text(json.dumps(session_of_targets(seconds)))
-            self.assertEqual([plot_targets.plot_docs(check, root) for check in (True, False, True)], [1, 0, 0])
-            words = labels((root / "docs/plots/targets-gpu-h200.svg").read_text())
-            self.assertLess(words.index("43"), words.index("87"), "sessions in order of their numbers")
+            self.assertEqual(plot_targets.plot_docs(True, root), 1, "there is no plot yet")
+            description = plot_targets.describe(run_tables.load_all(root / "docs" / "runs"))
+            self.assertEqual([name.rsplit("-", 1)[1] for name in description["sessions"]], ["9", "10"], "sessions in order of their numbers")
+            self.assertIn([43, 87], [[share and round(share) for share in row] for _, row in description["rows"]])
+            if importlib.util.find_spec("matplotlib"):
+                self.assertEqual([plot_targets.plot_docs(check, root) for check in (False, True)], [0, 0])
+                self.assertLess({"43", "87"}, set(re.findall(r">(\d+)</text>", (root / "docs/plots/targets-gpu-h200.svg").read_text())))
             (root / "docs/runs/path-gpu-h200-9-blocks.json").unlink()
             self.assertEqual(plot_targets.plot_docs(True, root), 1)
 
@@ -376,34 +383,78 @@ def figure(number, **changes):
             "configuration": {"lanes": "cpu", "replicas": 2, "engine threads": 1, "profile": "none"}, "cases": cases, **changes}
 
 
-def labels(image):
-    """The words of a plot; white rims left out."""
-    return re.findall(r'<text (?![^>]*aria-hidden)[^>]*>([^<]*)</text>', image)
+def labels(run):
+    """The words of a plot."""
+    return plot_paper.words_of(plot_paper.describe(run))
 
 
-class PaperFigures(unittest.TestCase):
-    def test_a_plot_of_docs_is_written_once_and_a_changed_result_or_plot_is_noticed(self):
+def lines_of(run):
+    """The dashed lines that a plot has, without those beyond its scale."""
+    return [line for panel in plot_paper.describe(run)["panels"] for line in panel["ideals"] if not line["beyond"]]
+
+
+class PlotsOfDocs(unittest.TestCase):
+    def root(self, folder):
+        root = pathlib.Path(folder)
+        (root / "docs" / "runs").mkdir(parents=True)
+        (root / "docs" / "plots").mkdir()
+        for number in range(9, 14):
+            (root / "docs" / "runs" / f"paper-figure-{number}-x.json").write_text(json.dumps(figure(number)))
+        return root
+
+    def test_a_changed_result_or_plot_is_noticed_without_matplotlib(self):
         with tempfile.TemporaryDirectory() as folder:
-            root = pathlib.Path(folder)
-            (root / "docs" / "runs").mkdir(parents=True)
-            for number in range(9, 14):
-                (root / "docs" / "runs" / f"paper-figure-{number}-x.json").write_text(json.dumps(figure(number)))
+            root = self.root(folder)
             self.assertEqual(plot_paper.plot_docs(True, root), 5)
-            self.assertEqual(plot_paper.plot_docs(False, root), 0)
+            for number in range(9, 14):
+                said = f"<svg><dc:identifier>{plot_paper.digest(plot_paper.describe(figure(number)))}</dc:identifier></svg>\n"
+                (root / f"docs/plots/paper-figure-{number}-x.svg").write_text(plot_paper.sealed(said))
             self.assertEqual(plot_paper.plot_docs(True, root), 0)
+            self.assertEqual(plot_paper.plot_docs(False, root), 0, "a plot of its result is left as it is")
             source, plot = root / "docs/runs/paper-figure-12-x.json", root / "docs/plots/paper-figure-12-x.svg"
-            self.assertIn("SSDs", plot.read_text())
-            self.assertNotIn("nan", plot.read_text())
+            written = plot.read_text()
+            plot.write_text(written.replace("<svg>", "<svg >"))
+            self.assertEqual(plot_paper.plot_docs(True, root), 1)
+            plot.write_text(written)
             source.write_text(source.read_text().replace("819200000", "1228800000"))
             self.assertEqual(plot_paper.plot_docs(True, root), 1)
-            self.assertEqual(plot_paper.plot_docs(False, root), 0)
             source.unlink()
             self.assertEqual(plot_paper.plot_docs(True, root), 1)
 
+    def test_without_matplotlib_the_message_says_what_installs_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "figure.json")
+            file.write_text(json.dumps(figure(9)))
+            hidden = f"import sys; sys.modules['matplotlib'] = None; sys.path.insert(0, {str(ROOT / 'scripts')!r}); import plot_paper; sys.exit(plot_paper.main({[str(file)]!r}))"
+            ended = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, timeout=60)
+            self.assertEqual(ended.returncode, 1)
+            self.assertIn("'./run plot' installs it (Debian package python3-matplotlib)", ended.stderr)
+            self.assertFalse(file.with_suffix(".svg").exists())
+
+    def test_the_plots_of_the_repository_are_small(self):
+        plots = sorted((ROOT / "docs/plots").glob("*.svg"))
+        self.assertGreaterEqual(len(plots), 5)
+        for plot in plots:
+            self.assertLess(plot.stat().st_size, 150_000, plot.name)
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "matplotlib is not installed: ./run plot installs it")
+    def test_drawing_twice_gives_the_same_bytes_with_every_word_and_no_date(self):
+        for number in (10, 11):
+            description = plot_paper.describe(figure(number))
+            image = plot_paper.draw(description)
+            self.assertEqual(image, plot_paper.draw(description))
+            self.assertTrue(plot_paper.is_of(image, description))
+            self.assertNotIn("<dc:date>", image)
+            self.assertNotIn("nan", image)
+            for word in plot_paper.words_of(description):
+                self.assertIn(html.escape(word, quote=False), image)
+
+
+class PaperFigures(unittest.TestCase):
     def test_every_throughput_figure_labels_what_is_ideal_and_whose_it_is(self):
         for number in (9, 11, 12, 13):
             with self.subTest(figure=number):
-                words = labels(plot_paper.draw(figure(number)))
+                words = labels(figure(number))
                 for said in ("SSDs 3.3", "network 3.7", "PCIe 27.0 (paper) \u2191"):  # this figure is of CPU lanes: no PCIe of its own
                     self.assertTrue(any(said in word for word in words), f"{said}: {words}")
 
@@ -411,16 +462,16 @@ class PaperFigures(unittest.TestCase):
         plain = json.loads((ROOT / "docs/runs" / paper_ideals.PCIE_RUN).read_text())
         run = figure(13, machine=plain["machine"])
         run["configuration"]["profile"] = "gnstor-paper"
-        words = labels(plot_paper.draw(run))
+        words = labels(run)
         measured = next(c for c in plain["cases"] if c["parameters"] == {"bytes": 4096, "operation": "read", "path": "plain copy"})
         middle = sorted(r["bytes"] / r["seconds"] / 1e9 for r in measured["repeats"])[len(measured["repeats"]) // 2]
         self.assertTrue(any(f"PCIe {middle:.1f} (H200)" in word for word in words), words)
         self.assertFalse(any(word.startswith("PCIe") and "(paper)" in word for word in words), words)
         self.assertTrue(any(word.startswith("SSD + network 42.5") for word in words), words)
-        self.assertTrue(any(word.startswith("SSD + network 42.5") for word in labels(plot_paper.draw({**run, "benchmark": "paper-figure-10"}))))
+        self.assertTrue(any(word.startswith("SSD + network 42.5") for word in labels({**run, "benchmark": "paper-figure-10"})))
 
     def test_a_latency_that_no_run_states_has_no_line(self):
-        self.assertFalse(any(word.startswith("SSD + network") for word in labels(plot_paper.draw(figure(10)))))
+        self.assertFalse(any(word.startswith("SSD + network") for word in labels(figure(10))))
 
     def test_the_caption_says_of_each_ideal_whose_it_is(self):
         plain = {"path": "plain copy", "operation": "read", "bytes": 4096}
@@ -457,18 +508,18 @@ class PaperFigures(unittest.TestCase):
             for case in run["cases"]:
                 for repeat in case["repeats"]:
                     repeat["limit_network_per_second"] = limit
-            return plot_paper.draw(run)
+            return run
         near, far = with_network(700_000.0), with_network(9_000_000.0)
         self.assertEqual([word for word in set(labels(near)) if word.startswith("network")], ["network 2.9"])
         self.assertEqual([word for word in set(labels(far)) if word.startswith("network")], ["network 36.9 \u2191"])
-        self.assertEqual(near.count("stroke-dasharray") - far.count("stroke-dasharray"), 2)  # the panels of 4 KiB, read and written
+        self.assertEqual(len(lines_of(near)) - len(lines_of(far)), 2)  # the panels of 4 KiB, read and written
 
     def test_neighbours_with_the_same_ideal_share_its_line(self):
         ideals = [paper_ideals.Ideal("SSDs", value, "") for value in (1.0, 1.0, 2.0)]
         self.assertEqual([(first, end) for first, end, _ in plot_paper.spans([[i] for i in ideals], "SSDs")], [(0, 2), (2, 3)])
 
     def test_the_papers_losses_stand_beside_the_straw_designs(self):
-        caption = " ".join(labels(plot_paper.draw(figure(13))))
+        caption = " ".join(labels(figure(13)))
         for claim in ("86.6 %", "72.0 %"):
             self.assertIn(claim, caption)
 
@@ -512,6 +563,55 @@ class PaperFigures(unittest.TestCase):
         self.assertIn("| read | 3.277 | 0.819 | 4.00 |", text)
         self.assertIn("| write | 0.819 | 0.819 | 1.00 |", text)
         self.assertIn("| geometric mean, bytes 4096 |  |  | 2.00 |", text)
+
+    def test_a_claim_stands_beside_ours_with_the_ratio_and_a_row_without_a_case_has_dashes(self):
+        text = render_docs.render("<!-- claims: p.json -->\nold\n<!-- end claims -->\ntail\n", {"p.json": figure(12)})
+        self.assertNotIn("old", text)
+        self.assertTrue(text.endswith("\n\n<!-- end claims -->\ntail\n"))
+        self.assertIn("| `gnor`, five SSDs, 4 KiB reads, GB/s | 14.60 | — | — |\n", text)  # of four SSDs here
+        self.assertIn("[Raw result](runs/p.json): 4 cases of 3 repeats, commit `abc`, x.", text)
+        run = json.loads(json.dumps(figure(9)))
+        for repeat in run["cases"][0]["repeats"]:
+            repeat["bytes"] *= 4
+        text = render_docs.render("<!-- claims: p.json -->\n<!-- end claims -->\n", {"p.json": run})
+        self.assertIn("| `gnor` / `gd`, 4 KiB | 1.80 | 2.00 | 1.11 |\n", text)  # the geometric mean of reads and writes
+        self.assertEqual(render_docs.render(text, {"p.json": run}), text)
+
+    def test_every_row_of_the_document_has_a_value(self):
+        for path in sorted((ROOT / "docs/runs").glob("paper-figure-*.json")):
+            for line in paper_claims.claims_table(path.name, run_tables.load(path)).split("\n"):
+                self.assertNotRegex(line, r"\| — \| [^|]+ \|$", "our value is missing")
+
+    def test_shares_of_the_limit_are_a_row_for_each_case_and_a_column_for_each_path(self):
+        text = render_docs.render("<!-- claims: p.json -->\n<!-- end claims -->\n", {"p.json": figure(9, benchmark="load")})
+        self.assertIn("| case | limit, operations/s | `gnor`, % of it | `gd`, % of it |\n", text)
+        self.assertIn("| 4 KiB read, 1 clients, 32 in flight | 800,000, SSDs | 25.0 (12.5 … 50.0) | 25.0 (12.5 … 50.0) |\n", text)
+
+
+def long_lines(text, most):
+    """Numbers of the lines of prose that are longer: without tables, code and what a link points to."""
+    code, found = False, []
+    for number, line in enumerate(text.split("\n"), 1):
+        code ^= line.startswith("```")
+        if not (code or line.startswith(("```", "|", "    ", "<!--"))) and len(re.sub(r"\]\([^)]*\)", "]", line)) > most:
+            found.append(number)
+    return found
+
+
+class DocumentsToRead(unittest.TestCase):
+    def test_long_lines_are_those_of_prose(self):
+        long = "x" * 121
+        self.assertEqual(long_lines(f"{long}\n| {long} |\n```\n{long}\n```\n    {long}\n[a]({long})\n- {long}\n{'x' * 120}", 120), [1, 8])
+
+    def test_prose_is_at_most_120_characters_wide(self):
+        for name in ("paper.md", "testing.md", "peer.md", "reliability.md", "store-format.md"):
+            with self.subTest(document=name):
+                self.assertEqual(long_lines((ROOT / "docs" / name).read_text(), 120), [])
+
+    def test_a_document_that_is_read_at_once_has_a_bound(self):
+        for name, most in (("paper.md", 300), ("testing.md", 150)):
+            with self.subTest(document=name):
+                self.assertLessEqual(len((ROOT / "docs" / name).read_text().rstrip("\n").split("\n")), most)
 
 
 if __name__ == "__main__":

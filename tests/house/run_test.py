@@ -20,7 +20,7 @@ class Run(unittest.TestCase):
     def test_help_names_every_command(self):
         status, out, _ = run("help")
         self.assertEqual(status, 0)
-        for command in ("demo", "test", "bench", "report", "sim", "gpu-test", "lint", "format", "--lanes"):
+        for command in ("demo", "test", "bench", "plot", "report", "sim", "gpu-test", "lint", "format", "--lanes"):
             self.assertIn(command, out)
 
     def test_list_names_every_stage(self):
@@ -32,7 +32,7 @@ class Run(unittest.TestCase):
         for arguments, said in ((["tset"], "help"), (["test", "--only", "nonsense"], "setup lint cpu"), (["test", "--quick"], "--quick"),
                                 (["demo", "--lanes", "tpu"], "cpu or gpu"), (["test", "--lanes"], "cpu or gpu"),
                                 (["test", "--jobs", "0"], "number"), (["gpu-test", "--lanes", "cpu"], "GPU lanes only"),
-                                (["sim", "--lanes", "gpu"], "no device code")):
+                                (["sim", "--lanes", "gpu"], "no device code"), (["plot"], "plot --docs")):
             status, _, errors = run(*arguments)
             self.assertEqual(status, 2, arguments)
             self.assertIn(said, errors, arguments)
@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "report", "plots", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "report", "plot", "plots", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
             self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 
