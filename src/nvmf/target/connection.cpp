@@ -1,6 +1,8 @@
 #include "nvmf/target/connection.hpp"
 
 #include <gnstor/base/log.hpp>
+#include <gnstor/nvme/fabrics.hpp>
+#include <gnstor/nvme/features.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -14,16 +16,7 @@ namespace {
 
 constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
-/// How many commands, in quarters of `entries`, may overtake a write that still counts as in order. The
-/// service units of an untimed drive differ in queue length: this is temporary, and held messages do not make
-/// them idle. A timed drive delays writes to their modelled time, and would idle while their messages are
-/// held.
-constexpr std::uint32_t kOvertakenQuarters = 3;
-constexpr std::uint32_t kOvertakenQuartersTimed = 1;
-
-std::uint32_t overtaken_most(bool timed, std::uint32_t entries) {
-    return entries / 4 * (timed ? kOvertakenQuartersTimed : kOvertakenQuarters);
-}
+constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 
 }  // namespace
 
@@ -34,10 +27,9 @@ TargetConnection::TargetConnection(rdma::SoftNic& nic, Subsystem* subsystem, Con
       transport_(transport),
       now_ns_(std::move(now_ns)),
       ring_(transport.entries),
-      slots_(transport.entries),
-      ids_(transport.entries) {
-    free_.reserve(transport.entries);
-    for (std::uint32_t i = transport.entries; i > 0; --i) free_.push_back(i - 1);
+      commands_(transport.entries),
+      admission_(transport.entries),
+      data_(nic, kind(), admission_, counters_) {
     serve(subsystem);
 }
 
@@ -47,13 +39,14 @@ void TargetConnection::serve(Subsystem* subsystem) {
     if (subsystem == nullptr) return;
     drive_reactor_ = subsystem->config.drive_reactor;
     const ssd::NvmeDevice* const device = subsystem->config.device;
-    overtaken_most_ = overtaken_most(device != nullptr && device->is_timed(), transport_.entries);
+    commands_.set_drive(device != nullptr && device->is_timed());
     if (device != nullptr) dialect_ = device->dialect();
 }
 
 void TargetConnection::attach(rdma::QpNumber qp, OffloadShard& shard) {
     qp_ = qp;
     shard_ = &shard;
+    data_.attach(qp, shard.pages());
     shard.add(*this);
 }
 
@@ -68,7 +61,7 @@ void TargetConnection::on_message(const rdma::InboundMessage& message) {
     if (parsed.malformed) counters_.malformed.add();
     // No complete command, or more commands than the queue has entries: a status might be taken for another
     // command's.
-    if (parsed.verdict == Verdict::kBroken || under_way_ >= transport_.entries) {
+    if (parsed.verdict == Verdict::kBroken || commands_.full()) {
         if (parsed.verdict != Verdict::kBroken) counters_.malformed.add();
         nic_.release(message.qp, message.token);
         broke_rules_ = true;
@@ -78,14 +71,9 @@ void TargetConnection::on_message(const rdma::InboundMessage& message) {
     take(parsed, bytes, message);
 }
 
-/// Bytes of payload outside the capsule, which place() fetches through a window (RDMA READ).
 std::uint32_t TargetConnection::fetch_bytes(const rdma::InboundMessage& message) const {
     const MessageBytes bytes(std::span(message.segments, message.segment_count));
-    const ParsedCapsule parsed = parse_capsule(bytes, kind(), dialect_);
-    const Capsule& capsule = parsed.capsule;
-    const bool fetched = parsed.verdict == Verdict::kGood && capsule.payload == Payload::kKeyed &&
-                         capsule.direction == Direction::kToDrive;
-    return fetched ? capsule.bytes : 0;
+    return CommandData::fetch_bytes(parse_capsule(bytes, kind(), dialect_));
 }
 
 void TargetConnection::take(const ParsedCapsule& parsed, const MessageBytes& bytes,
@@ -93,7 +81,7 @@ void TargetConnection::take(const ParsedCapsule& parsed, const MessageBytes& byt
     ++received_;
     const Capsule& capsule = parsed.capsule;
     const std::uint16_t id = capsule.command.command_id;
-    if (ids_.has(id)) {
+    if (commands_.is_outstanding(id)) {
         counters_.malformed.add();
         counters_.refused.add();
         nic_.release(message.qp, message.token);
@@ -101,8 +89,7 @@ void TargetConnection::take(const ParsedCapsule& parsed, const MessageBytes& byt
         answer(id, {.status = Status::kCommandIdConflict});
         return;
     }
-    ids_.toggle(id);
-    ++under_way_;
+    commands_.begin(id);
     if (parsed.verdict == Verdict::kRefused) {
         nic_.release(message.qp, message.token);
         refuse(capsule, parsed.status);
@@ -135,64 +122,76 @@ void TargetConnection::take_command(const Capsule& capsule, const MessageBytes& 
         submit(admin, bytes, message);
 }
 
-std::uint32_t TargetConnection::take_slot(const Capsule& capsule) {
-    const std::uint32_t index = free_.back();  // under_way_ <= entries, so there is one
-    free_.pop_back();
-    Slot& slot = slots_[index];
-    slot = Slot{};
-    slot.busy = true;
-    slot.command_id = capsule.command.command_id;
-    slot.opcode = capsule.command.opcode;
-    slot.invalidate_key = capsule.invalidate_key;
-    return index;
-}
-
 void TargetConnection::submit(const Capsule& capsule, const MessageBytes& bytes,
                               const rdma::InboundMessage& message) {
-    const std::uint32_t index = take_slot(capsule);
-    Slot& slot = slots_[index];
-    slot.token = message.token;
-    slot.holds_message = true;
+    const std::uint32_t index = commands_.take(capsule);
+    CommandEntry& entry = commands_[index];
+    entry.token = message.token;
+    entry.holds_message = true;
 
-    const std::uint32_t need = staging_need(slot, capsule, bytes);
-    if (need == 0 || staging_->budget.take(staging_member_, need)) return begin(index, capsule, bytes);
+    const std::uint32_t need = data_.staging_need(entry, capsule, bytes, commands_.writes_in_order());
+    if (need == 0 || admission_.take_staging(need)) return begin(index, capsule, bytes);
     counters_.waits_for_memory.add();
-    Parked& parked = park(index, capsule);
-    parked.message = message;
-    unstaged_.push_back(index);
-    if (capsule.payload == Payload::kInCapsule) return;
-    slot.holds_message = false;
-    nic_.release(qp_, slot.token);
+    admission_.wait_for_staging(index, capsule).message = message;
+    if (capsule.payload != Payload::kInCapsule) data_.release_message(entry);
 }
 
 /// The command has its staging memory: makes its data reachable.
 void TargetConnection::begin(std::uint32_t index, const Capsule& capsule, const MessageBytes& bytes) {
-    Slot& slot = slots_[index];
+    CommandEntry& entry = commands_[index];
     std::byte* data = nullptr;
-    const Status placed = place(slot, capsule, bytes, data);
+    const Status placed = data_.place(entry, capsule, bytes, data);
     if (!nvme::ok(placed)) return give_back(index, capsule, placed);
-    if (slot.holds_window && !slot.window.ready) return await_window(index, capsule);
-    hand_over(index, capsule, data);
+    if (!entry.holds_window || entry.window.ready) return hand_over(index, capsule, data);
+    admission_.keep(index, capsule);
+    data_.await_window(index);
+}
+
+void TargetConnection::on_staging_granted() {
+    const std::uint32_t index = admission_.next_unstaged();
+    const WaitingCommand granted = admission_.kept(index);
+    const std::uint32_t segments = commands_[index].holds_message ? granted.message.segment_count : 0;
+    begin(index, granted.capsule, MessageBytes(std::span(granted.message.segments, segments)));
+}
+
+void TargetConnection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
+    const auto index = data_.filled(commands_, cookie);
+    if (!index) {
+        log_error("queue pair {:#x}: the NIC reports data in a memory window that no command waits for", qp_);
+        return;
+    }
+    const Capsule capsule = admission_.kept(*index).capsule;
+    if (good && state_ < State::kDraining)
+        return hand_over(*index, capsule, data_.take_fetched(commands_[*index], capsule));
+    give_back(*index, capsule, Status::kDataTransferError);
+}
+
+void TargetConnection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
+    admission_.window_freed(room);
 }
 
 /// The data is reachable: a Connect goes to judge_connect(), any other command to the drive.
 void TargetConnection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
     if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
-    if (places_ != nullptr && !places_->budget.take(place_member_, 1)) {
-        counters_.waits_for_turn.add();
-        park(index, capsule).data = data;
-        unplaced_.push_back(index);
-        return;
+    if (admission_.counts_places()) {
+        if (!admission_.take_place()) {
+            counters_.waits_for_turn.add();
+            return admission_.wait_for_place(index, capsule, data);
+        }
+        commands_[index].has_place = true;
     }
-    slots_[index].has_place = places_ != nullptr;
     to_drive(index, capsule, data);
 }
 
+void TargetConnection::on_place_granted() {
+    const std::uint32_t index = admission_.next_unplaced();
+    commands_[index].has_place = true;
+    const WaitingCommand granted = admission_.kept(index);
+    to_drive(index, granted.capsule, granted.data);
+}
+
 void TargetConnection::to_drive(std::uint32_t index, const Capsule& capsule, std::byte* data) {
-    Slot& slot = slots_[index];
-    slot.event_request = kind() == QueueKind::kAdmin &&
-                         slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest);
-    slot.turn = ended_ + at_drive_;
+    CommandEntry& entry = commands_[index];
     // The drive queue is deeper than `entries`: there is room.
     nvme::Command* const command = queue_->next_entry();
     if (command == nullptr) return give_back(index, capsule, Status::kInternalError);
@@ -205,8 +204,9 @@ void TargetConnection::to_drive(std::uint32_t index, const Capsule& capsule, std
                                      data != nullptr ? capsule.bytes : 0);
     queue_->submit();
     count(capsule);
-    ++at_drive_;
-    if (slot.event_request) ++event_requests_;
+    commands_.to_drive(entry,
+                       kind() == QueueKind::kAdmin &&
+                           entry.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kAsyncEventRequest));
     shard_->activate(*this);
     if (drive_reactor_ != nullptr) shard_->wake_soon(*drive_reactor_);
 }
@@ -215,18 +215,18 @@ void TargetConnection::to_drive(std::uint32_t index, const Capsule& capsule, std
 /// may send another.
 void TargetConnection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
     if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
-    let_go(slots_[index], false);
-    free_slot(index);
+    data_.release(commands_[index], false);
+    free_entry(index);
     refuse(capsule, status);
 }
 
 void TargetConnection::prefetch_answer() const {
     std::uint16_t index = 0;
     if (queue_ == nullptr || !queue_->peek_completion(index)) return;
-    if (index < slots_.size()) {
-        const auto* const slot = reinterpret_cast<const std::byte*>(&slots_[index]);
-        __builtin_prefetch(slot);
-        __builtin_prefetch(slot + sizeof(Slot) - 1);
+    if (index < commands_.size()) {
+        const auto* const entry = reinterpret_cast<const std::byte*>(&commands_[index]);
+        __builtin_prefetch(entry);
+        __builtin_prefetch(entry + sizeof(CommandEntry) - 1);
     }
     nic_.prefetch_send(qp_);
 }
@@ -240,8 +240,8 @@ std::uint32_t TargetConnection::poll() {
     }
     if (state_ != State::kDraining) return work;
     drop_waiting();
-    if (at_drive_ == event_requests_ && awaited_.empty() && !connecting_) {
-        leave_budgets();
+    if (commands_.drained() && !data_.awaits_windows() && !handshake_.pending()) {
+        admission_.leave();
         state_ = State::kQuiesced;
     }
     return work;
@@ -249,38 +249,27 @@ std::uint32_t TargetConnection::poll() {
 
 void TargetConnection::finish(const nvme::Completion& completion) {
     const std::uint32_t index = completion.command_id;
-    if (index >= slots_.size() || !slots_[index].busy) {
+    if (!commands_.is_busy(index)) {
         log_error("drive {} completed a command that it was not given (tag {})", subsystem_->config.nqn,
                   index);
         return;
     }
-    Slot& slot = slots_[index];
-    const Status status = completion.result();
-    if (nvme::ok(status) && slot.completes_identify) {
-        auto& identify = *reinterpret_cast<nvme::IdentifyController*>(slot.page.get());
-        {
-            const std::lock_guard lock(subsystem_->mutex);
-            subsystem_->controllers.complete_identify(binding_.controller_id, identify);
-        }
-        std::memcpy(slot.window.data, &identify, slot.bytes);
-    }
-    if (nvme::ok(status) && slot.completes_counters) {
-        owner_.add_counters(*subsystem_, *reinterpret_cast<nvme::SsdCountersLog*>(slot.page.get()));
-        std::memcpy(slot.window.data, slot.page.get(), slot.bytes);
-    }
-    if (!nvme::ok(status)) counters_.drive_errors.add();
-    judge_order(slot);
+    CommandEntry& entry = commands_[index];
+    const bool good = nvme::ok(completion.result());
+    if (good)
+        complete_data(entry);
+    else
+        counters_.drive_errors.add();
+    commands_.completed(entry);
     // The window is closed before the response is sent: RDMA WRITE before SEND, so that the completion
     // implies the data.
-    let_go(slot, nvme::ok(status));
-    const std::uint16_t id = slot.command_id;
-    const std::uint32_t invalidate_key = slot.invalidate_key;
-    const std::uint32_t written = slot.fills_window && nvme::ok(status) ? slot.bytes : 0;
-    const bool unanswered = slot.unanswered;
-    --at_drive_;
-    if (slot.event_request) --event_requests_;
-    free_slot(index);
-    end(id);
+    data_.release(entry, good);
+    const std::uint16_t id = entry.command_id;
+    const std::uint32_t invalidate_key = entry.invalidate_key;
+    const std::uint32_t written = entry.fills_window && good ? entry.bytes : 0;
+    const bool unanswered = entry.unanswered;
+    free_entry(index);
+    commands_.end(id);
     if (unanswered || state_ >= State::kDraining) return;
     // A completion queue entry (Base 2.0, 3.3.3.2) in dwords, as the NIC will load it: narrower stores would
     // stall that load.
@@ -291,32 +280,27 @@ void TargetConnection::finish(const nvme::Completion& completion) {
     nic_.send(qp_, response, sizeof response, invalidate_key, written);
 }
 
-/// Counts a command that the drive has completed, and whether later ones were completed before it.
-void TargetConnection::judge_order(const Slot& slot) {
-    const std::uint64_t overtaken = ended_ > slot.turn ? ended_ - slot.turn : 0;
-    ++ended_;
-    if (!slot.carries_blocks) return;
-    if (overtaken > overtaken_most_)
-        writes_in_turn_ = 0;
-    else if (writes_in_turn_ < kInTurnProven)
-        ++writes_in_turn_;
+/// Fills in what only the target knows of some admin commands' data.
+void TargetConnection::complete_data(CommandEntry& entry) {
+    if (entry.completes_identify) {
+        auto& identify = *reinterpret_cast<nvme::IdentifyController*>(entry.page.get());
+        {
+            const std::lock_guard lock(subsystem_->mutex);
+            subsystem_->controllers.complete_identify(binding_.controller_id, identify);
+        }
+        std::memcpy(entry.window.data, &identify, entry.bytes);
+    }
+    if (entry.completes_counters) {
+        owner_.add_counters(*subsystem_, *reinterpret_cast<nvme::SsdCountersLog*>(entry.page.get()));
+        std::memcpy(entry.window.data, entry.page.get(), entry.bytes);
+    }
 }
 
-/// `filled`: whether the host gets what the drive has written to the window.
-void TargetConnection::let_go(Slot& slot, bool filled) {
-    if (slot.holds_window) nic_.close_window(qp_, slot.window, filled);
-    slot.holds_window = false;
-    if (slot.holds_message) nic_.release(qp_, slot.token);
-    slot.holds_message = false;
-}
-
-void TargetConnection::free_slot(std::uint32_t index) {
-    Slot& slot = slots_[index];
-    if (slot.has_place) give_place(slot);
-    if (slot.page != nullptr) shard_->pages().give(std::move(slot.page));
-    if (slot.has_page) give_staging(kInCapsuleBytes);
-    slot.has_page = slot.busy = false;
-    free_.push_back(index);
+void TargetConnection::free_entry(std::uint32_t index) {
+    CommandEntry& entry = commands_[index];
+    if (std::exchange(entry.has_place, false)) admission_.give_place();
+    data_.release_page(entry);
+    commands_.give(index);
 }
 
 void TargetConnection::answer(std::uint16_t command_id, const Answer& answer) {
@@ -330,15 +314,9 @@ void TargetConnection::answer(std::uint16_t command_id, const Answer& answer) {
     nic_.send(qp_, &response, sizeof response, answer.invalidate_key);
 }
 
-/// The command with this id is no longer outstanding.
-void TargetConnection::end(std::uint16_t command_id) {
-    ids_.toggle(command_id);
-    --under_way_;
-}
-
 void TargetConnection::refuse(const Capsule& capsule, Status status) {
     counters_.refused.add();
-    end(capsule.command.command_id);
+    commands_.end(capsule.command.command_id);
     // A key that opened no window may be invalid, so it is not invalidated.
     const std::uint32_t key = status == Status::kDataTransferError ? 0 : capsule.invalidate_key;
     answer(capsule.command.command_id, {.status = status, .invalidate_key = key});
@@ -357,12 +335,22 @@ void TargetConnection::on_error(rdma::QpNumber) {
 void TargetConnection::begin_drain() {
     if (state_ >= State::kDraining) return;
     state_ = State::kDraining;
-    forget_waiting();
+    admission_.forget_waiting(*shard_);
     draining_.store(true, std::memory_order_release);  // pairs with the acquire in is_draining()
     owner_.on_draining(*this);
     // The shard polls until the drive holds no command, then announces it. Not done here: this may run inside
     // send() or fail().
     shard_->activate(*this);
+}
+
+/// Draining: refuses the commands that waited.
+void TargetConnection::drop_waiting() {
+    for (const std::uint32_t index : admission_.drop_unstaged()) {
+        commands_[index].has_page = false;  // it was never granted
+        give_back(index, Capsule(admission_.kept(index).capsule), Status::kInternalError);
+    }
+    for (const std::uint32_t index : admission_.drop_unplaced())
+        give_back(index, Capsule(admission_.kept(index).capsule), Status::kInternalError);
 }
 
 void TargetConnection::announce_if_quiesced() {
@@ -371,8 +359,7 @@ void TargetConnection::announce_if_quiesced() {
 
 void TargetConnection::attend() {
     if (fail_requested_.exchange(false, std::memory_order_acquire)) fail();
-    // Pairs with the release store in answer_connect(): outcome, subsystem and queue are visible.
-    if (connecting_ && connect_answered_.exchange(false, std::memory_order_acquire)) finish_connect();
+    if (const auto* const decided = handshake_.take_answer()) finish_connect(*decided);
 }
 
 void TargetConnection::request_fail() {
@@ -382,10 +369,7 @@ void TargetConnection::request_fail() {
 
 void TargetConnection::answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem,
                                       ssd::NvmeQueue* queue) {
-    connect_outcome_ = outcome;
-    connect_subsystem_ = subsystem;
-    connect_queue_ = queue;
-    connect_answered_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
+    handshake_.answer(outcome, subsystem, queue);
     shard_->request_attention();
 }
 
@@ -405,6 +389,144 @@ void TargetConnection::count(const Capsule& capsule) {
         case nvme::IoOpcode::kDatasetManagement:
             return counters_.trims.add();
     }
+}
+
+// The commands that the target answers itself: Connect, properties, keep-alive, some features. All other
+// commands of an admin queue go to the drive's admin queue. These here take the subsystem's mutex for a few
+// instructions.
+
+void TargetConnection::take_fabrics(const Capsule& capsule, const MessageBytes& bytes,
+                                    const rdma::InboundMessage& message) {
+    const auto type = nvme::fabrics_type(capsule.command);
+    if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
+        state_ = State::kConnecting;
+        admission_.join_as_peer(*this, *shard_, record.peer, nic_.stages_windows(qp_));
+        return submit(capsule, bytes, message);  // judge_connect() follows, with the data
+    }
+    nic_.release(message.qp, message.token);
+    if (type == nvme::FabricsType::kConnect || state_ != State::kReady)
+        return refuse(capsule, Status::kCommandSequenceError);
+    // Properties belong to the admin queue.
+    if (kind() != QueueKind::kAdmin) return refuse(capsule, Status::kInvalidOpcode);
+    PropertyOutcome outcome;
+    {
+        const std::lock_guard lock(subsystem_->mutex);
+        outcome = type == nvme::FabricsType::kPropertyGet
+                      ? subsystem_->controllers.property_get(binding_.controller_id, capsule.command)
+                      : subsystem_->controllers.property_set(binding_.controller_id, capsule.command);
+    }
+    // Requested before the response is sent: a Connect that follows it finds the old queues closing.
+    if (outcome.close_io_queues) owner_.on_controller_disabled(*subsystem_, binding_.controller_id);
+    if (outcome.shutdown != 0) owner_.on_shutdown(*subsystem_, binding_.controller_id, outcome.shutdown);
+    if (!nvme::ok(outcome.status)) return refuse(capsule, outcome.status);
+    if (outcome.reset) return reset(capsule);
+    commands_.end(capsule.command.command_id);
+    answer(capsule.command.command_id, {.dw0 = static_cast<std::uint32_t>(outcome.value),
+                                        .dw1 = static_cast<std::uint32_t>(outcome.value >> 32)});
+}
+
+/// A controller reset (Base 2.0, 3.7.2): event requests end without a response, features return to their
+/// defaults. The Property Set tells the device; the device answers it after the commands before it, and then
+/// their ids and places are free. No other Property command reaches a device: the target answers them.
+void TargetConnection::reset(const Capsule& capsule) {
+    commands_.silence_event_requests();
+    to_drive(commands_.take(capsule), capsule, nullptr);
+}
+
+/// Parses a Connect, whose data is in the entry's staging page. The control thread decides well-formed ones.
+void TargetConnection::judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data) {
+    ConnectVerdict verdict =
+        parse_connect(capsule.command,
+                      std::span<const std::byte, sizeof(nvme::ConnectData)>(data, sizeof(nvme::ConnectData)));
+    data_.release(commands_[index], false);
+    free_entry(index);
+    if (!nvme::ok(verdict.status)) {
+        state_ = State::kAwaitingConnect;
+        counters_.refused.add();
+        commands_.end(capsule.command.command_id);
+        answer(capsule.command.command_id,
+               {.status = verdict.status, .dw0 = verdict.dw0, .invalidate_key = capsule.invalidate_key});
+        return;
+    }
+    handshake_.ask(std::move(verdict.request), capsule.command.command_id, capsule.invalidate_key);
+    owner_.on_connect_command(*this);
+}
+
+/// Answers the Connect as the control thread has decided.
+void TargetConnection::finish_connect(const ConnectHandshake::Answer& decided) {
+    // Kept even if the connection is in error by now: the queue is deleted with the connection.
+    queue_ = decided.queue;
+    commands_.end(handshake_.command_id());
+    if (state_ >= State::kDraining) {
+        shard_->activate(*this);
+        return;
+    }
+    const bool good = nvme::ok(decided.outcome.status);
+    state_ = good ? State::kReady : State::kAwaitingConnect;
+    if (good) {
+        binding_ = decided.outcome.binding;
+        serve(decided.subsystem);
+        admission_.join_as_host(*this, *subsystem_, handshake_.request().host_nqn, kind());
+        ring_ = std::uint32_t{handshake_.request().sq_size} + 1;
+    } else {
+        counters_.refused.add();
+    }
+    answer(handshake_.command_id(), {.status = decided.outcome.status,
+                                     .dw0 = decided.outcome.dw0,
+                                     .invalidate_key = handshake_.invalidate_key(),
+                                     .no_sq_flow = good && !binding_.sq_flow});
+}
+
+/// True: answered here. False: the (perhaps rewritten) command goes to the drive.
+bool TargetConnection::take_admin(Capsule& capsule) {
+    const nvme::Command& command = capsule.command;
+    const auto opcode = static_cast<nvme::AdminOpcode>(command.opcode);
+    // Of the vendor commands only FLOOR may come from a volume's writer (docs/array.md, rule 8); the drive
+    // checks it.
+    if (command.opcode >= kFirstVendorOpcode && opcode != nvme::AdminOpcode::kFloor && !binding_.privileged) {
+        refuse(capsule, Status::kAccessDenied);
+        return true;
+    }
+    FeatureOutcome outcome;
+    {
+        const std::lock_guard lock(subsystem_->mutex);
+        Controllers& controllers = subsystem_->controllers;
+        const std::uint16_t id = binding_.controller_id;
+        controllers.heard(id, now_ns_());
+        if (opcode == nvme::AdminOpcode::kKeepAlive) {
+            outcome = {controllers.keep_alive(id, now_ns_()), 0, true};
+        } else if (!controllers.ready(id)) {
+            outcome = {Status::kCommandSequenceError, 0, true};  // not enabled (Base 2.0, 3.5.1)
+        } else if (opcode == nvme::AdminOpcode::kSetFeatures) {
+            outcome = controllers.set_feature(id, command, now_ns_());
+        } else if (opcode == nvme::AdminOpcode::kGetFeatures) {
+            outcome = controllers.get_feature(id, command);
+        }
+    }
+    if (opcode == nvme::AdminOpcode::kAbort && !outcome.handled) return take_abort(capsule);
+    if (!outcome.handled) return false;
+    if (!nvme::ok(outcome.status)) {
+        refuse(capsule, outcome.status);
+        return true;
+    }
+    commands_.end(command.command_id);
+    answer(command.command_id, {.dw0 = outcome.dw0});
+    return true;
+}
+
+/// Abort names a command by queue and id; the drive knows it by the index of its entry. Only this queue's
+/// commands can be translated; for any other queue, and for an id that is not outstanding, the response is
+/// "not aborted" (Base 2.0, 5.1).
+bool TargetConnection::take_abort(Capsule& capsule) {
+    const auto queue_id = static_cast<std::uint16_t>(capsule.command.cdw10);
+    const auto command_id = static_cast<std::uint16_t>(capsule.command.cdw10 >> 16);
+    if (const auto index = commands_.find(command_id); queue_id == 0 && index) {
+        capsule.command.cdw10 = *index << 16;
+        return false;
+    }
+    commands_.end(capsule.command.command_id);
+    answer(capsule.command.command_id, {.dw0 = 1});
+    return true;
 }
 
 }  // namespace gnstor::nvmf

@@ -1,8 +1,6 @@
-// connection_data.cpp: makes the data of a connection's commands reachable: in the message, through a window,
-// or in a staging page; and the commands that wait until the NIC has fetched it.
-#include "nvmf/target/connection.hpp"
+#include "nvmf/target/command_data.hpp"
 
-#include <gnstor/base/log.hpp>
+#include <gnstor/nvme/counters_log.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
 #include <algorithm>
@@ -68,106 +66,118 @@ bool is_counters_log(const Capsule& capsule) {
 
 /// Whether interpreted data exceeds a page. It is not fetched: the drive refuses the command by its opcode,
 /// or by a length of 0.
-bool TargetConnection::too_long(const Capsule& capsule) const {
+bool CommandData::too_long(const Capsule& capsule) const {
     return capsule.direction == Direction::kToDrive && capsule.bytes > kInCapsuleBytes &&
-           !is_block_data(kind(), capsule.command);
+           !is_block_data(kind_, capsule.command);
 }
 
-/// Bytes of staging memory that the command must still take; 0: it has them already, or needs none. Records
-/// in the slot what they are for.
-std::uint32_t TargetConnection::staging_need(Slot& slot, const Capsule& capsule, const MessageBytes& bytes) {
+std::uint32_t CommandData::fetch_bytes(const ParsedCapsule& parsed) {
+    const Capsule& capsule = parsed.capsule;
+    const bool fetched = parsed.verdict == Verdict::kGood && capsule.payload == Payload::kKeyed &&
+                         capsule.direction == Direction::kToDrive;
+    return fetched ? capsule.bytes : 0;
+}
+
+std::byte* CommandData::page(CommandEntry& entry) {
+    if (entry.page == nullptr) entry.page = pages_->take();
+    return entry.page.get();
+}
+
+std::uint32_t CommandData::staging_need(CommandEntry& entry, const Capsule& capsule,
+                                        const MessageBytes& bytes, bool writes_in_order) {
     if (capsule.payload == Payload::kNone) return 0;
-    const bool blocks = is_block_data(kind(), capsule.command);
-    slot.carries_blocks = capsule.payload == Payload::kInCapsule && blocks;
-    if (slot.carries_blocks && bytes.contiguous(capsule.offset, capsule.bytes) != nullptr) {
-        slot.has_page =
-            writes_in_turn_ < kInTurnProven && staging_->budget.take_now(staging_member_, kInCapsuleBytes);
-        slot.in_place = !slot.has_page;
+    const bool blocks = is_block_data(kind_, capsule.command);
+    entry.carries_blocks = capsule.payload == Payload::kInCapsule && blocks;
+    if (entry.carries_blocks && bytes.contiguous(capsule.offset, capsule.bytes) != nullptr) {
+        entry.has_page = !writes_in_order && admission_.take_staging_now(kInCapsuleBytes);
+        entry.in_place = !entry.has_page;
         return 0;
     }
     if (capsule.payload == Payload::kKeyed && too_long(capsule)) return 0;
-    slot.has_page = capsule.payload == Payload::kInCapsule || !blocks || kind() == QueueKind::kAdmin;
-    const std::uint32_t page = slot.has_page ? kInCapsuleBytes : 0;
-    return page +
-           (capsule.payload == Payload::kKeyed && stages_windows_ ? rdma::window_room(capsule.bytes) : 0);
+    entry.has_page = capsule.payload == Payload::kInCapsule || !blocks || kind_ == QueueKind::kAdmin;
+    const std::uint32_t page = entry.has_page ? kInCapsuleBytes : 0;
+    return page + (capsule.payload == Payload::kKeyed && admission_.counts_windows()
+                       ? rdma::window_room(capsule.bytes)
+                       : 0);
 }
 
-/// Makes the data reachable for the drive and sets `data`: in the message, the host's memory or the staging
-/// page. Data that is being fetched may not have arrived yet: see window.ready.
-Status TargetConnection::place(Slot& slot, const Capsule& capsule, const MessageBytes& bytes,
-                               std::byte*& data) {
-    if (slot.in_place) {
+Status CommandData::place(CommandEntry& entry, const Capsule& capsule, const MessageBytes& bytes,
+                          std::byte*& data) {
+    if (entry.in_place) {
         // The drive only reads what it writes to flash.
         data = const_cast<std::byte*>(bytes.contiguous(capsule.offset, capsule.bytes));
         return Status::kSuccess;
     }
-    if (slot.carries_blocks) counters_.staged_writes.add();
+    if (entry.carries_blocks) counters_.staged_writes.add();
     if (capsule.payload == Payload::kInCapsule) {
-        data = page(slot);
+        data = page(entry);
         bytes.copy(capsule.offset, capsule.bytes, data);
     }
-    slot.bytes = capsule.bytes;
+    entry.bytes = capsule.bytes;
     const bool to_drive = capsule.direction == Direction::kToDrive;
     if (capsule.payload == Payload::kKeyed && !too_long(capsule)) {
         const auto use = to_drive ? rdma::WindowUse::kRead : rdma::WindowUse::kWrite;
-        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, slot.window)) {
-            if (stages_windows_) give_staging(rdma::window_room(capsule.bytes));
+        if (!nic_.open_window(qp_, capsule.address, capsule.bytes, capsule.key, use, entry.window)) {
+            if (admission_.counts_windows()) admission_.give_staging(rdma::window_room(capsule.bytes));
             return Status::kDataTransferError;
         }
-        slot.holds_window = true;
-        slot.fills_window = !to_drive;
+        entry.holds_window = true;
+        entry.fills_window = !to_drive;
         if (!to_drive)
-            data = where_to_answer(slot, capsule);
-        else if (slot.window.ready)
-            data = take_fetched(slot, capsule);
+            data = where_to_answer(entry, capsule);
+        else if (entry.window.ready)
+            data = take_fetched(entry, capsule);
     }
     // The message is not read any more.
-    if (std::exchange(slot.holds_message, false)) nic_.release(qp_, slot.token);
+    release_message(entry);
     return Status::kSuccess;
 }
 
 /// Address at which the drive writes the data that the host asked for.
-std::byte* TargetConnection::where_to_answer(Slot& slot, const Capsule& capsule) {
-    if (kind() == QueueKind::kIo) return slot.window.data;
-    slot.completes_identify =
-        slot.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
+std::byte* CommandData::where_to_answer(CommandEntry& entry, const Capsule& capsule) {
+    if (kind_ == QueueKind::kIo) return entry.window.data;
+    entry.completes_identify =
+        entry.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kIdentify) &&
         (capsule.command.cdw10 & 0xFFu) == static_cast<std::uint8_t>(nvme::IdentifyCns::kController);
-    slot.completes_counters = is_counters_log(capsule);
-    if (slot.completes_identify || slot.completes_counters) return page(slot);
+    entry.completes_counters = is_counters_log(capsule);
+    if (entry.completes_identify || entry.completes_counters) return page(entry);
     // An admin command may return less than the host has room for. The rest must not expose what NIC memory
     // held before.
-    clear_of_peer(slot.window.data, slot.window.bytes);
-    return slot.window.data;
+    clear_of_peer(entry.window.data, entry.window.bytes);
+    return entry.window.data;
 }
 
 /// The NIC has fetched the data. Data that is interpreted rather than stored is copied to a page, which it
 /// fits (too_long).
-std::byte* TargetConnection::take_fetched(Slot& slot, const Capsule& capsule) {
-    if (is_block_data(kind(), capsule.command)) return slot.window.data;
-    copy_from_peer(page(slot), slot.window.data, capsule.bytes);
-    nic_.close_window(qp_, slot.window);
-    slot.holds_window = false;
-    return page(slot);
+std::byte* CommandData::take_fetched(CommandEntry& entry, const Capsule& capsule) {
+    if (is_block_data(kind_, capsule.command)) return entry.window.data;
+    copy_from_peer(page(entry), entry.window.data, capsule.bytes);
+    nic_.close_window(qp_, entry.window);
+    entry.holds_window = false;
+    return page(entry);
 }
 
-void TargetConnection::await_window(std::uint32_t index, const Capsule& capsule) {
-    park(index, capsule);
-    awaited_.push_back(index);
-}
-
-void TargetConnection::on_window_ready(rdma::QpNumber, std::uint64_t cookie, bool good) {
+std::optional<std::uint32_t> CommandData::filled(const CommandTable& table, std::uint64_t cookie) {
     const auto at = std::ranges::find_if(
-        awaited_, [&](std::uint32_t index) { return slots_[index].window.cookie == cookie; });
-    if (at == awaited_.end()) {
-        log_error("queue pair {:#x}: the NIC reports data in a memory window that no command waits for", qp_);
-        return;
-    }
+        awaited_, [&](std::uint32_t index) { return table[index].window.cookie == cookie; });
+    if (at == awaited_.end()) return std::nullopt;
     const std::uint32_t index = *at;
     awaited_.erase(at);
-    const Capsule capsule = parked_[index].capsule;
-    if (good && state_ < State::kDraining)
-        return hand_over(index, capsule, take_fetched(slots_[index], capsule));
-    give_back(index, capsule, Status::kDataTransferError);
+    return index;
+}
+
+void CommandData::release(CommandEntry& entry, bool filled) {
+    if (std::exchange(entry.holds_window, false)) nic_.close_window(qp_, entry.window, filled);
+    release_message(entry);
+}
+
+void CommandData::release_message(CommandEntry& entry) {
+    if (std::exchange(entry.holds_message, false)) nic_.release(qp_, entry.token);
+}
+
+void CommandData::release_page(CommandEntry& entry) {
+    if (entry.page != nullptr) pages_->give(std::move(entry.page));
+    if (std::exchange(entry.has_page, false)) admission_.give_staging(kInCapsuleBytes);
 }
 
 }  // namespace gnstor::nvmf

@@ -1,0 +1,97 @@
+#include "nvmf/target/admission.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include "nvmf/target/offload_shard.hpp"
+#include "nvmf/target/subsystem.hpp"
+
+#include <utility>
+
+namespace gnstor::nvmf {
+
+void Admission::join_as_peer(TargetConnection& connection, OffloadShard& shard, const std::string& peer,
+                             bool windows) {
+    if (staging_ != nullptr) return;
+    shard_ = &shard;
+    counts_windows_ = windows;
+    staging_ = &shard.staging();
+    staging_member_ = staging_->join(connection, "peer " + peer);
+}
+
+void Admission::join_as_host(TargetConnection& connection, Subsystem& subsystem, const std::string& host_nqn,
+                             QueueKind kind) {
+    const std::string client = "host " + host_nqn;
+    if (subsystem.controllers.kind() == ControllerKind::kDiscovery) {
+        staging_->budget.move(staging_member_, client);
+    } else {
+        leave_staging();  // the Connect has returned what it held
+        staging_ = &shard_->staging(subsystem);
+        staging_member_ = staging_->join(connection, client);
+    }
+    if (kind == QueueKind::kIo) {
+        places_ = &shard_->places(subsystem);
+        place_member_ = places_->join(connection, client);
+    }
+    shard_->request_grants();
+}
+
+void Admission::give_staging(std::uint64_t bytes) {
+    staging_->budget.give(staging_member_, bytes);
+    if (staging_->budget.due()) shard_->request_grants();
+}
+
+void Admission::give_place() {
+    places_->budget.give(place_member_, 1);
+    if (places_->budget.due()) shard_->request_grants();
+}
+
+WaitingCommand& Admission::keep(std::uint32_t index, const Capsule& capsule) {
+    if (kept_.empty()) kept_.resize(entries_);
+    kept_[index].capsule = capsule;
+    return kept_[index];
+}
+
+std::uint32_t Admission::next_unstaged() {
+    const std::uint32_t index = unstaged_.front();
+    unstaged_.pop_front();
+    return index;
+}
+
+std::uint32_t Admission::next_unplaced() {
+    const std::uint32_t index = unplaced_.front();
+    unplaced_.pop_front();
+    return index;
+}
+
+void Admission::forget_waiting(OffloadShard& shard) {
+    if (staging_ != nullptr) staging_->budget.forget_waiting(staging_member_);
+    if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
+    shard.request_grants();
+}
+
+std::deque<std::uint32_t> Admission::drop_unstaged() {
+    return std::exchange(unstaged_, {});
+}
+
+std::deque<std::uint32_t> Admission::drop_unplaced() {
+    return std::exchange(unplaced_, {});
+}
+
+void Admission::leave_staging() {
+    SharedBudget* const staging = std::exchange(staging_, nullptr);
+    if (staging == nullptr) return;
+    // 0 even if the drive keeps event requests until its queue is deleted: these have neither page nor
+    // window.
+    if (staging->budget.held(staging_member_) != 0)
+        log_error("a connection leaves its budget of staging memory and still holds {} bytes of it",
+                  staging->budget.held(staging_member_));
+    staging->budget.leave(staging_member_);
+}
+
+void Admission::leave() {
+    leave_staging();
+    if (SharedBudget* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
+    if (shard_ != nullptr) shard_->request_grants();
+}
+
+}  // namespace gnstor::nvmf
