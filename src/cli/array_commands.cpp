@@ -16,8 +16,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 namespace gnstor::cli {
@@ -106,10 +108,10 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     ::execv(program.c_str(), argv.data());
-    return c.out.fail(
-        error(Errc::kIo,
-              "{} cannot be started; set the environment variable GNSTORD to the path of the program gnstord",
-              program));
+    return c.out.fail(error(Errc::kIo,
+                            "{} cannot be started: {}; set the environment variable GNSTORD to the path of "
+                            "the program gnstord",
+                            program, std::strerror(errno)));
 }
 
 /// Properties of the array as gnstord reports them, with a note for each given option that has no effect:

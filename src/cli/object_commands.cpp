@@ -101,7 +101,16 @@ Result<ObjectGot> write_object(const Context& c, const ObjectOptions& o, TargetF
     return got;
 }
 
+Result<int> cat(const Context& c, const ObjectOptions& o) {
+    GN_ASSIGN(const std::unique_ptr<TargetFile> out, TargetFile::standard_output(places(c, o)));
+    // Quiet if standard output is a terminal: the line would mix with the contents.
+    ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
+    GN_TRY(write_object(c, o, *out, line));
+    return kOk;
+}
+
 Result<int> get(const Context& c, const ObjectOptions& o) {
+    if (o.file == "-") return cat(c, o);  // as `put -` reads standard input
     const std::string target = o.file_given ? o.file : o.name;
     if (target.empty())
         return error(Errc::kInvalidArgument,
@@ -114,14 +123,6 @@ Result<int> get(const Context& c, const ObjectOptions& o) {
     c.out.document(
         {{"name", o.name}, {"bytes", got.bytes}, {"file", target}, {"older_blocks", got.older_blocks}});
     c.out.text(fmt::format("{}: {} written to {}\n", o.name, format_bytes(got.bytes), target));
-    return kOk;
-}
-
-Result<int> cat(const Context& c, const ObjectOptions& o) {
-    GN_ASSIGN(const std::unique_ptr<TargetFile> out, TargetFile::standard_output(places(c, o)));
-    // Quiet if standard output is a terminal: the line would mix with the contents.
-    ProgressLine line("cat " + o.name, ~0ull, ::isatty(1) == 1);
-    GN_TRY(write_object(c, o, *out, line));
     return kOk;
 }
 
@@ -191,9 +192,8 @@ void add_object_commands(CLI::App& app, Context& context) {
     };
     CLI::App* fetch = add("get", "write a stored object to a file", get);
     fetch->add_option("NAME", o->name, "name of the stored object")->required();
-    fetch->add_option("FILE", o->file, "file to write; default: NAME")->each([o](const std::string&) {
-        o->file_given = true;
-    });
+    fetch->add_option("FILE", o->file, "file to write, or - for standard output; default: NAME")
+        ->each([o](const std::string&) { o->file_given = true; });
     takes_older(fetch);
     CLI::App* show = add("cat", "write a stored object to standard output", cat);
     show->add_option("NAME", o->name, "name of the stored object")->required();

@@ -145,6 +145,7 @@ class Cli(unittest.TestCase):
         with open(target, "rb") as f:
             self.assertEqual(f.read(), data)
         self.assertEqual(self.run_cli("cat", "piped", *store).stdout, b"through a pipe")
+        self.assertEqual(self.run_cli("get", "piped", "-", *store).stdout, b"through a pipe")
         self.run_cli("get", "nothing", target + "2", *store, code=1, says="not stored")
         self.assertEqual(sorted(os.listdir(self.temp.name)), ["array", "in", "out", "store"] if os.path.exists(self.dir) else ["in", "out", "store"])
         self.assertEqual(len(self.ask("ls", *store)["objects"]), 2)

@@ -347,8 +347,7 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
             if (facts_.array_commands)
                 for (const auto op :
                      {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
-                      AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor,
-                      AdminOpcode::kClean, AdminOpcode::kDelta, nvme::kGrantAsk})
+                      AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor, nvme::kGrantAsk})
                     l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
             fill(l);
             break;

@@ -63,7 +63,12 @@ Result<Answer> NodeConnection::call(const Request& request, int file, std::uint3
         return error(done.error().code == Errc::kTimedOut ? Errc::kTimedOut : Errc::kIo,
                      "the request to the node at {} failed: {}", address_, done.error().message);
     }
-    if (answer.magic != kMagic || answer.version != kVersion)
+    if (answer.magic != kMagic)
+        return error(Errc::kUnsupported,
+                     "the process at {} does not speak the shm wire of GNStor; check the address: it must be "
+                     "that of a node",
+                     address_);
+    if (answer.version != kVersion)
         return error(Errc::kUnsupported,
                      "the node at {} speaks version {} of the shm wire, this program speaks version {}; use "
                      "the same version of gnstor for both",

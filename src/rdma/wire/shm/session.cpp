@@ -192,7 +192,10 @@ Result<void> Session::share(const Request& r, const Descriptor& file) {
     // them.
     struct stat what {};
     struct statfs where {};
-    if (::fstatfs(file.get(), &where) != 0 || where.f_type == HUGETLBFS_MAGIC)
+    if (::fstatfs(file.get(), &where) != 0)
+        return error(Errc::kIo, "cannot share memory: the file system of its file cannot be examined: {}",
+                     std::strerror(errno));
+    if (where.f_type == HUGETLBFS_MAGIC)
         return error(Errc::kPermission,
                      "cannot share memory: its file must have ordinary pages, not huge pages");
     const int seals = ::fcntl(file.get(), F_GET_SEALS);

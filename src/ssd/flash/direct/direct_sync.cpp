@@ -27,7 +27,11 @@ bool DirectFlash::pump_until(const std::function<bool()>& done) {
     for (;;) {
         pump();
         if (done()) return true;
-        if (!queue_->submit() || std::chrono::steady_clock::now() > deadline) {
+        if (!queue_->submit()) {
+            fail("the kernel takes no further requests", -EIO);
+            return false;
+        }
+        if (std::chrono::steady_clock::now() > deadline) {
             fail("writes do not complete", -ETIMEDOUT);
             return false;
         }
