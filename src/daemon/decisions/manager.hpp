@@ -187,11 +187,7 @@ class Manager {
     Result<void> set_map(Drive& drive);
     Result<void> remove_volume(Drive& drive, nvme::VolumeId volume);
     Result<void> catch_up(Drive& drive);  ///< sends all changes in force that it missed
-    void observe_time(std::uint64_t now_ms);
-    [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
     void note_superseded(const Error& e);
-    [[nodiscard]] bool grants_due(
-        std::uint64_t now_ms) const;  ///< a third of T_grant has passed (docs/array.md, rule 3)
     Result<void> finish_delete(nvme::VolumeId volume);
     bool undo_creation(nvme::VolumeId volume, Errc refusal);  ///< of a volume that a drive will never accept
     Result<void> send(Drive& drive, const nvme::VolumeRecord& record);
@@ -201,6 +197,12 @@ class Manager {
     [[nodiscard]] const Drive* older_in(std::uint32_t slot) const;
     [[nodiscard]] Error missing_error(std::uint32_t slot) const;
     Error pending_error(const std::string& what, const Error& cause) const;
+
+    // manager_grants.cpp (with tick())
+    void observe_time(std::uint64_t now_ms);
+    [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
+    /// A third of T_grant has passed (docs/array.md, rule 3).
+    [[nodiscard]] bool grants_due(std::uint64_t now_ms) const;
 
     // manager_volumes.cpp
     Result<nvme::VolumeRecord*> find(const std::string& name);

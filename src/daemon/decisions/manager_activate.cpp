@@ -2,18 +2,7 @@
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager.hpp"
 
-#include <algorithm>
-
 namespace gnstor::daemon {
-namespace {
-
-/// Bounds on how far a drive's clock and this one drift apart during a grant, and on how late a drive's clock
-/// reading may be: crystals, and a clock being slewed, differ by less than 0.1 %.
-constexpr std::uint64_t kDriftPercent = 1;
-constexpr std::uint64_t kClockGrainMs = 10;
-
-}  // namespace
-
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
     if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
@@ -109,21 +98,6 @@ void Manager::note_superseded(const Error& e) {
     if (e.code != Errc::kState) return;
     superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
                               records_.term, e.message);
-}
-
-void Manager::observe_time(std::uint64_t now_ms) {
-    now_ms_ = std::max(now_ms_, now_ms);
-    const std::uint64_t grant_ms = options_.grant_ms;
-    const std::uint64_t ends_ms = now_ms_ + grant_ms + grant_ms * kDriftPercent / 100 + kClockGrainMs;
-    const auto close = [&](GrantBound& bound) {
-        if (bound.open) bound = {false, ends_ms};
-    };
-    close(before_start_);
-    for (Drive& drive : drives_) close(drive.grant);
-}
-
-bool Manager::may_hold_grant(const GrantBound& bound) const {
-    return options_.grant_ms == 0 || bound.open || now_ms_ < bound.ends_ms;
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {
@@ -304,51 +278,6 @@ bool Manager::undo_creation(nvme::VolumeId volume, Errc refusal) {
     live_[volume].in_force = false;
     (void)finish_delete(volume).ok();  // if this fails, tick() retries it
     return true;
-}
-
-bool Manager::grants_due(std::uint64_t now_ms) const {
-    return options_.grant_ms != 0 && now_ms - granted_ms_ >= options_.grant_ms / 3;
-}
-
-TickReport Manager::tick(std::uint64_t now_ms) {
-    TickReport report;
-    observe_time(now_ms);
-    if (!superseded_.empty() || !sure().ok()) return report;
-    const bool stores = try_store(now_ms);
-    const bool settles = !map_in_force_;
-    const bool raises = stores && raise_is_due();
-    if (settles || raises || grants_due(now_ms)) {
-        bool in_force = activate_map().ok();
-        // Only after every drive was asked: one that has seen another daemon's term refuses.
-        if (raises && superseded_.empty()) {
-            raise_term();
-            in_force = activate_map().ok();
-        }
-        if (in_force) {
-            granted_ms_ = now_ms;
-            report.settled += settles ? 1 : 0;
-        }
-    }
-    std::vector<nvme::VolumeId> ids;
-    for (const auto& [id, record] : records_.volumes) ids.push_back(id);
-    for (const nvme::VolumeId id : ids) {
-        const auto found = records_.volumes.find(id);
-        if (found == records_.volumes.end()) continue;
-        const nvme::VolumeRecord& record = found->second;
-        if (!stores && (record.flags & nvme::kVolumeDeleting) != 0) continue;
-        if ((record.flags & nvme::kVolumeDeleting) != 0) {
-            finish_delete(id).ok() ? ++report.settled : ++report.pending;
-        } else if (stores && record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
-            ++report.expired;
-            if (!close_epoch(id, ~0ull).ok()) ++report.pending;
-        } else if (!live_[id].in_force) {
-            Result<void> active = activate(id);
-            active.ok() ? ++report.settled : ++report.pending;
-            if (!active.ok()) undo_creation(id, active.error().code);
-        }
-        if (!superseded_.empty()) break;
-    }
-    return report;
 }
 
 }  // namespace gnstor::daemon
