@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "rdma/nic/completion_queue.hpp"
-#include "simt/test_warp.hpp"
 #include "support/count.hpp"
+#include "support/test_warp.hpp"
 
 namespace gnstor::rdma {
 namespace {

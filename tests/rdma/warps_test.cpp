@@ -2,7 +2,7 @@
 // one rings for all, a whole warp polls. Lanes leave at different times.
 #include "rdma/answering.hpp"
 
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 
 namespace gnstor::rdma::test {
 namespace {

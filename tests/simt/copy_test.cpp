@@ -1,6 +1,6 @@
 // Group copies move every byte once and no other, at any alignment and length, however many lanes share the
 // work.
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/simt/copy.hpp>

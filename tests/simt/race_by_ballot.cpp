@@ -1,6 +1,6 @@
 // A deliberately wrong kernel, for ThreadSanitizer: a ballot is no memory barrier (only sync() is), so the
 // neighbour's plain word is read in a race. Its test passes when the race is reported.
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 
 #include <cstdio>
 #include <vector>

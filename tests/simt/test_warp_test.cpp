@@ -1,5 +1,5 @@
 // Groups and atomics on test warps of many lanes; and that test warps notice kernels that break the rules.
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/simt/atomic.hpp>

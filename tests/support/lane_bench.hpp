@@ -11,7 +11,7 @@
 
 #include "gnor/cases.hpp"
 #if !defined(__CUDACC__)
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 #endif
 
 namespace gnstor::test {

@@ -9,8 +9,8 @@
 // arithmetic.
 //
 // On the GPU, collectives are the warp intrinsics with the group's mask. On the CPU a warp has one lane,
-// unless the lane belongs to a test warp (src/simt/test_warp.hpp): then they go through WarpRendezvous, which
-// checks that all members called the same collective at the same place.
+// unless the lane belongs to a test warp (tests/support/test_warp.hpp): then they go through WarpRendezvous,
+// which checks that all members called the same collective at the same place.
 #pragma once
 
 #include <gnstor/base/target.hpp>

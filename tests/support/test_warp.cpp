@@ -3,7 +3,7 @@
 // A TestWarp's lane table is guarded by its mutex; each lane waits on its own condition variable, and the
 // lane that completes a meeting writes every member's result and releases it. A TestRun holds what warps
 // share: the first failure.
-#include "simt/test_warp.hpp"
+#include "support/test_warp.hpp"
 
 #include <gnstor/base/hash.hpp>
 #include <gnstor/simt/yield.hpp>
