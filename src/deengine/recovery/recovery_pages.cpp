@@ -338,7 +338,7 @@ bool ShardRecovery::beats(PageNumber page, const PageOob& oob, PageNumber stored
     const bool bound = oob.kind == PageKind::kLostOrder || other.kind == PageKind::kLostOrder;
     const WriteOrder mine = bound ? WriteOrder::of(oob) : order_of(page, oob);
     const WriteOrder theirs = bound ? WriteOrder::of(other) : order_of(stored, other);
-    const bool same_sequence = mine.epoch == theirs.epoch && mine.sequence == theirs.sequence;
+    const bool same_sequence = mine.number() == theirs.number();
     const bool same_write = mine == theirs || mine.crc == 0 || theirs.crc == 0;
     // A lost page stands for one that could not be read: contents of the same write replace it.
     if (same_sequence && same_write && is_lost_kind(oob) != is_lost_kind(other))

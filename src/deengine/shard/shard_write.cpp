@@ -62,9 +62,9 @@ Status Shard::Impl::plan_write(const ShardCommand& c) {
             if (block.action == Action::kUnknownOrder) failed = Status::kUnrecoveredReadError;
         } else {
             const auto trimmed = tombstones.find(key);
-            const WriteOrder least{c.epoch, c.sequence, 0};
-            const WriteOrder most{c.epoch, c.sequence, 0xFFFFFFFFu};
-            if (trimmed && most <= *trimmed && options.mutation != Mutation::kSkipNewerCheck) continue;
+            const WriteNumber mine{c.epoch, c.sequence};
+            const bool older = trimmed && mine < trimmed->number();
+            if (older && options.mutation != Mutation::kSkipNewerCheck) continue;
             if (trimmed && !tombstone_room(c.volume, ++splits) && tombstones.find(key)) {
                 ++counters.tombstones_full;
                 ++counters.busy;
@@ -72,7 +72,8 @@ Status Shard::Impl::plan_write(const ShardCommand& c) {
             } else if (++inserts > free || inserts > c.room) {
                 failed = Status::kCapacityExceeded;
             } else if (const auto ticket = map.reserve(key)) {
-                block.action = trimmed && least <= *trimmed ? Action::kInsertIfWins : Action::kInsert;
+                const bool same = trimmed && mine <= trimmed->number();
+                block.action = same ? Action::kInsertIfWins : Action::kInsert;
                 block.ticket = *ticket;
             } else {
                 failed = Status::kCapacityExceeded;
@@ -96,15 +97,16 @@ Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const Shar
         return Action::kReplace;
     PageOob oob;
     if (!has_data(flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
-    if (c.epoch != oob.epoch) return c.epoch > oob.epoch ? Action::kReplace : Action::kSuperseded;
-    if (oob.kind == PageKind::kLostOrder) {
+    const std::strong_ordering order =
+        WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
+    if (oob.kind == PageKind::kLostOrder && c.epoch == oob.epoch) {
         // A bound, not an order: the error stays until the floor has passed it (ARRAY.md, rule 13).
         const VolumeFloor* floor = floors.find(c.volume);
         const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
-        return passed && c.sequence > oob.sequence ? Action::kReplace : Action::kUnknownOrder;
+        return passed && order > 0 ? Action::kReplace : Action::kUnknownOrder;
     }
-    if (c.sequence != oob.sequence) return c.sequence > oob.sequence ? Action::kReplace : Action::kSuperseded;
-    return Action::kSameOrder;
+    if (order == 0) return Action::kSameOrder;
+    return order > 0 ? Action::kReplace : Action::kSuperseded;
 }
 
 /// The same sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only
