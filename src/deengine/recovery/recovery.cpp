@@ -37,7 +37,8 @@ ShardRecovery::ShardRecovery(Flash& flash, const ShardRange& range, const Engine
       first_page_(range.first_unit * pages_per_unit_),
       journal_(flash),
       found_(range.units),
-      torn_(std::size_t{range.units} * pages_per_unit_, false) {}
+      torn_(std::size_t{range.units} * pages_per_unit_, false),
+      scratch_(nvme::kBlockBytes) {}
 
 Result<std::unique_ptr<Shard::Impl>> ShardRecovery::run() {
     impl_ = std::make_unique<Shard::Impl>(flash_, range_, options_, sink_);
@@ -57,9 +58,7 @@ ShardRecovery::Record ShardRecovery::read_record(PageNumber page, PageOob& oob) 
 }
 
 bool ShardRecovery::is_readable(PageNumber page, const PageOob& oob) {
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    return has_data(flash_.read(page, 0, nvme::kSectorsPerBlock, impl_->scratch.data(), crcs)) &&
-           std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0;
+    return is_intact(flash_, page, oob, scratch_.data());
 }
 
 void ShardRecovery::mark_torn(PageNumber page) {
@@ -142,7 +141,7 @@ Result<void> ShardRecovery::count_valid_pages() {
 }
 
 Result<void> ShardRecovery::start() {
-    if (impl_->unsettled) return {};  // settle_recovery() starts it when its checkpoint is written
+    if (impl_->recovered.pending()) return {};  // poll() starts it when its checkpoint is written
     impl_->start(loaded_.group + static_cast<std::uint32_t>(newest_));
     return {};
 }

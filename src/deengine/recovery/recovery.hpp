@@ -24,6 +24,7 @@
 
 #include "deengine/log/checkpoint_load.hpp"
 #include "deengine/log/journal_index.hpp"
+#include "deengine/log/lost_page.hpp"
 #include "deengine/shard/shard_impl.hpp"
 
 #include <map>
@@ -122,7 +123,7 @@ class ShardRecovery {
     Record read_record(PageNumber page, PageOob& oob);
     bool is_readable(PageNumber page, const PageOob& oob);
     WriteOrder order_of(PageNumber page, const PageOob& oob) {
-        return order_of_page(flash_, page, oob, impl_->scratch.data());
+        return order_of_page(flash_, page, oob, scratch_.data());
     }
     [[nodiscard]] bool is_torn(PageNumber page) const { return torn_[page - first_page_]; }
     void mark_torn(PageNumber page);
@@ -204,6 +205,7 @@ class ShardRecovery {
     JournalIndex journal_;
     std::vector<FoundUnit> found_;
     std::vector<bool> torn_;
+    std::vector<std::byte> scratch_;  ///< one page
     LoadedCheckpoint loaded_;
     std::vector<JournalPlace> ends_;  ///< END pages, newest first
     std::uint64_t spare_ = 0;

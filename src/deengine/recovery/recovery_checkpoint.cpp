@@ -138,12 +138,11 @@ Result<void> ShardRecovery::sync() {
 }
 
 Result<void> ShardRecovery::put_lost_blocks() {
-    const std::vector<std::byte> zeroes(nvme::kBlockBytes);
     UnitPool& pool = impl_->pool;
     if (options_.mutation == Mutation::kLostBlockNotPut) return {};
     for (const BlockKey key : lost_) {
         // No collection here: it would begin new groups before the checkpoint.
-        if (!pool.has_page(Stream::kCollector)) pool.durable(impl_->groups.current);
+        if (!pool.has_page(Stream::kCollector)) pool.durable(impl_->groups.current());
         const bool room = pool.has_page(Stream::kCollector);
         const VolumeFloor* seen = impl_->floors.find(key_volume(key));
         PageOob oob{};
@@ -153,11 +152,12 @@ Result<void> ShardRecovery::put_lost_blocks() {
         oob.epoch = seen != nullptr ? seen->epoch : 0;
         oob.sequence = seen != nullptr ? seen->highest : 0;
         oob.version = kOobVersion;
-        oob.group = impl_->groups.current;
+        oob.group = impl_->groups.current();
         PageNumber page = kNoPage;
         const auto ticket = impl_->map.reserve(key);
         if (!room || !ticket ||
-            impl_->program(Stream::kCollector, zeroes.data(), oob, page) != nvme::Status::kSuccess)
+            impl_->changes.program(Stream::kCollector, kLostOrderPage.bytes, oob, page) !=
+                nvme::Status::kSuccess)
             return error(Errc::kNoSpace,
                          "shard {}: there is no page to remember that block {} of volume {} is lost; read "
                          "its blocks from replicas on other drives, where there are any",
@@ -174,8 +174,8 @@ Result<void> ShardRecovery::write_checkpoint() {
     std::uint32_t serial = loaded_.next_serial;
     for (const FoundUnit& unit : found_) serial = std::max(serial, unit.serial + 1);
     for (const Stamp& stamp : stamps_) serial = std::max(serial, stamp.next_serial);
-    shard.groups.current = loaded_.group + static_cast<std::uint32_t>(newest_);
-    shard.groups.durable = shard.groups.current - 1;
+    const std::uint32_t newest = loaded_.group + static_cast<std::uint32_t>(newest_);
+    shard.groups.restore(newest, newest - 1);
     shard.pool.start(serial + (options_.mutation == Mutation::kNoSerialGap ? 0 : kSerialGap));
     std::uint64_t last_number = journal_.last_number();
     for (const Gap& gap : gaps_) last_number = std::max(last_number, gap.first + gap.count - 1);
@@ -185,18 +185,19 @@ Result<void> ShardRecovery::write_checkpoint() {
     shard.checkpoint.restore_floors(loaded_.floors, {});
     shard.checkpoint.restore_begun(highest_id_);
     if (loaded_.id != 0 && !changed_) {
-        shard.pool.release_held(shard.groups.current);
+        shard.pool.release_held(newest);
         return {};
     }
     add_findings();
-    shard.drop_all_resolved();  // the log may have more tombstones than the table ever held at once
+    shard.pruner.drop_all_resolved();  // the log may have more tombstones than the table ever held at once
     GN_TRY(put_lost_blocks());
-    const Result<void> written = impl_->write_recovered();
+    const Result<void> written = shard.recovered.write();
     // Nothing is served before the first checkpoint of a store, or one that gives up data, is written. Pages
     // for lost blocks are in the newest group, in which an unsettled shard must have programmed nothing.
-    if (written.ok() || !shard.no_room_below || loaded_.id == 0 || options_.accept_loss || !lost_.empty())
+    if (written.ok() || !shard.schedule.no_room_below() || loaded_.id == 0 || options_.accept_loss ||
+        !lost_.empty())
         return written;
-    shard.unsettled = true;
+    shard.recovered.postpone();
     find(fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until there is room",
                      written.error().message));
     return {};

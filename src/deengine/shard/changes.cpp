@@ -1,10 +1,9 @@
-// shard_write.cpp: writes, zeroes and trims: compares orders and reserves room for the whole command, then
-// changes page after page. ARRAY.md, rules 7, 8 and 13.
-//
-// The collector may run whenever a page is needed: a plan stays valid by key and ticket, never by page.
-#include "deengine/shard/shard_impl.hpp"
+// changes.cpp: plans of writes and trims, and their execution.
+#include "deengine/shard/changes.hpp"
 
-#include <cassert>
+#include "deengine/log/lost_page.hpp"
+
+#include <algorithm>
 #include <cstring>
 
 namespace gnstor::deengine {
@@ -19,11 +18,23 @@ void sector_crcs(const std::byte* data, std::uint32_t (&crcs)[nvme::kSectorsPerB
 
 }  // namespace
 
+Changes::Changes(ShardState& state, ShardLog& log, Durability& durability, Collector& collector,
+                 TombstonePruner& pruner, CheckpointSchedule& schedule)
+    : state_(state),
+      log_(log),
+      durability_(durability),
+      collector_(collector),
+      pruner_(pruner),
+      schedule_(schedule),
+      planned_(state.options.mdts_blocks),
+      contents_(nvme::kBlockBytes),
+      stored_(nvme::kBlockBytes) {}
+
 /// Checks the floor again: the shard may know a newer one than the front (its log outlives the front's
 /// memory).
-Status Shard::Impl::check_order(const ShardCommand& c) {
-    if (broken) return Status::kWriteFault;
-    VolumeFloor& entry = floors.at(c.volume, c.volume_epoch);
+Status Changes::check_order(const ShardCommand& c) {
+    if (durability_.broken()) return Status::kWriteFault;
+    VolumeFloor& entry = state_.floors.at(c.volume, c.volume_epoch);
     if (entry.epoch != c.epoch) return Status::kSuccess;
     entry.floor = std::max(entry.floor, c.floor);
     if (c.sequence <= entry.floor) return Status::kCommandSequenceError;
@@ -31,11 +42,8 @@ Status Shard::Impl::check_order(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-/// plan_write() refuses what it can foresee, without any effect. Later a page may still be missing: flash
-/// fails, or the collector would need what the journal holds. Blocks before it are then written, as with any
-/// failed command: its sender sends it again, or the outcome is not known.
-Status Shard::Impl::write(const ShardCommand& c) {
-    superseded_whole = true;
+Status Changes::write(const ShardCommand& c) {
+    superseded_whole_ = true;
     if (const Status s = check_order(c); !ok(s)) return s;
     if (const Status s = plan_write(c); !ok(s)) return s;
     for (std::uint32_t i = 0; i < c.blocks; ++i)
@@ -46,32 +54,31 @@ Status Shard::Impl::write(const ShardCommand& c) {
     return Status::kSuccess;
 }
 
-Status Shard::Impl::plan_write(const ShardCommand& c) {
-    const std::uint64_t limit = page_limit();
-    const std::uint64_t free = limit > pool.valid_pages() ? limit - pool.valid_pages() : 0;
+Status Changes::plan_write(const ShardCommand& c) {
+    const std::uint64_t free = state_.pages_left();
     std::uint64_t inserts = 0;
     std::size_t splits = 0;
     for (std::uint32_t i = 0; i < c.blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
-        PlannedBlock& block = planned[i];
+        PlannedBlock& block = planned_[i];
         block = {Action::kSuperseded, {}, kNoPage};
         Status failed = Status::kSuccess;
-        if (const auto entry = map.find(key)) {
+        if (const auto entry = state_.map.find(key)) {
             block.action = compare_with_stored(entry->page, c);
             block.old_page = entry->page;
             if (block.action == Action::kUnknownOrder) failed = Status::kUnrecoveredReadError;
         } else {
-            const auto trimmed = tombstones.find(key);
+            const auto trimmed = state_.tombstones.find(key);
             const WriteNumber mine{c.epoch, c.sequence};
             const bool older = trimmed && mine < trimmed->number();
-            if (older && options.mutation != Mutation::kSkipNewerCheck) continue;
-            if (trimmed && !tombstone_room(c.volume, ++splits) && tombstones.find(key)) {
-                ++counters.tombstones_full;
-                ++counters.busy;
+            if (older && state_.options.mutation != Mutation::kSkipNewerCheck) continue;
+            if (trimmed && !pruner_.has_room(c.volume, ++splits) && state_.tombstones.find(key)) {
+                ++state_.counters.tombstones_full;
+                ++state_.counters.busy;
                 failed = Status::kBusy;
             } else if (++inserts > free || inserts > c.room) {
                 failed = Status::kCapacityExceeded;
-            } else if (const auto ticket = map.reserve(key)) {
+            } else if (const auto ticket = state_.map.reserve(key)) {
                 const bool same = trimmed && mine <= trimmed->number();
                 block.action = same ? Action::kInsertIfWins : Action::kInsert;
                 block.ticket = *ticket;
@@ -81,27 +88,27 @@ Status Shard::Impl::plan_write(const ShardCommand& c) {
         }
         if (ok(failed)) continue;
         cancel_plan(0, i + 1);
-        return failed == Status::kUnrecoveredReadError ? lose_block(key, planned[i].old_page, c) : failed;
+        return failed == Status::kUnrecoveredReadError ? lose_block(key, planned_[i].old_page, c) : failed;
     }
     return Status::kSuccess;
 }
 
-void Shard::Impl::cancel_plan(std::uint32_t from, std::uint32_t end) {
+void Changes::cancel_plan(std::uint32_t from, std::uint32_t end) {
     for (std::uint32_t i = from; i < end; ++i)
-        if (planned[i].action == Action::kInsert || planned[i].action == Action::kInsertIfWins)
-            map.cancel(planned[i].ticket);
+        if (planned_[i].action == Action::kInsert || planned_[i].action == Action::kInsertIfWins)
+            state_.map.cancel(planned_[i].ticket);
 }
 
-Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const ShardCommand& c) {
-    if (options.mutation == Mutation::kSkipNewerCheck) [[unlikely]]
+Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand& c) const {
+    if (state_.options.mutation == Mutation::kSkipNewerCheck) [[unlikely]]
         return Action::kReplace;
     PageOob oob;
-    if (!has_data(flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
+    if (!has_data(state_.flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
     const std::strong_ordering order =
         WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
     if (oob.kind == PageKind::kLostOrder && c.epoch == oob.epoch) {
         // A bound, not an order: the error stays until the floor has passed it (ARRAY.md, rule 13).
-        const VolumeFloor* floor = floors.find(c.volume);
+        const VolumeFloor* floor = state_.floors.find(c.volume);
         const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
         return passed && order > 0 ? Action::kReplace : Action::kUnknownOrder;
     }
@@ -111,43 +118,38 @@ Shard::Impl::Action Shard::Impl::compare_with_stored(PageNumber page, const Shar
 
 /// The same sequence twice: a duplicate, a buffer that changed, or the repair of a page that rotted. Only
 /// here the contents decide; they are copied first, because the sender may still change them.
-bool Shard::Impl::same_order_wins(const ShardCommand& c, std::uint32_t i) {
+bool Changes::same_order_wins(const ShardCommand& c, std::uint32_t i) {
     const BlockKey key = make_key(c.volume, c.first + i);
-    std::memcpy(scratch.data(), c.data + std::size_t{i} * nvme::kBlockBytes, nvme::kBlockBytes);
+    std::memcpy(contents_.data(), c.data + std::size_t{i} * nvme::kBlockBytes, nvme::kBlockBytes);
     std::uint32_t crcs[nvme::kSectorsPerBlock];
-    sector_crcs(scratch.data(), crcs);
+    sector_crcs(contents_.data(), crcs);
     const WriteOrder mine{c.epoch, c.sequence, content_crc(crcs)};
-    if (planned[i].action == Action::kInsertIfWins) return mine > tombstones.find(key).value_or(WriteOrder{});
-    const PageNumber stored = map.find(key)->page;
+    if (planned_[i].action == Action::kInsertIfWins)
+        return mine > state_.tombstones.find(key).value_or(WriteOrder{});
+    const PageNumber stored = state_.map.find(key)->page;
     PageOob oob;
-    if (!has_data(flash.read_oob(stored, oob))) return false;
-    const WriteOrder theirs = order_of_page(flash, stored, oob, read_scratch.data());
+    if (!has_data(state_.flash.read_oob(stored, oob))) return false;
+    const WriteOrder theirs = order_of_page(state_.flash, stored, oob, stored_.data());
     if (mine != theirs) return mine > theirs;
-    return oob.kind == PageKind::kLost || !is_readable(stored, oob);
+    return oob.kind == PageKind::kLost || !is_intact(state_.flash, stored, oob, stored_.data());
 }
 
-bool Shard::Impl::is_readable(PageNumber page, const PageOob& oob) {
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    return has_data(flash.read(page, 0, nvme::kSectorsPerBlock, read_scratch.data(), crcs)) &&
-           std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0;
-}
-
-Status Shard::Impl::write_block(const ShardCommand& c, std::uint32_t i) {
-    PlannedBlock& block = planned[i];
+Status Changes::write_block(const ShardCommand& c, std::uint32_t i) {
+    PlannedBlock& block = planned_[i];
     const BlockKey key = make_key(c.volume, c.first + i);
     const std::byte* data = c.data + std::size_t{i} * nvme::kBlockBytes;
     if (block.action == Action::kSameOrder || block.action == Action::kInsertIfWins) {
         const bool wins = same_order_wins(c, i);
         const bool insert = block.action == Action::kInsertIfWins;
-        if (!wins && insert) map.cancel(block.ticket);
+        if (!wins && insert) state_.map.cancel(block.ticket);
         block.action = !wins ? Action::kSuperseded : insert ? Action::kInsert : Action::kReplace;
-        data = scratch.data();
+        data = contents_.data();
     }
     if (block.action == Action::kSuperseded) {
-        ++counters.superseded;
+        ++state_.counters.superseded;
         return Status::kSuccess;
     }
-    superseded_whole = false;
+    superseded_whole_ = false;
     PageOob oob{};
     oob.vid = c.volume;
     oob.vba = c.first + i;
@@ -157,77 +159,64 @@ Status Shard::Impl::write_block(const ShardCommand& c, std::uint32_t i) {
     PageNumber page = kNoPage;
     if (const Status s = program(Stream::kUser, data, oob, page); !ok(s)) return s;
     if (block.action == Action::kInsert) {
-        map.commit(block.ticket, {page, false});
+        state_.map.commit(block.ticket, {page, false});
         block.action = Action::kReplace;  // nothing to cancel any more
-        tombstones.remove(key);
+        state_.tombstones.remove(key);
     } else {
-        const PageNumber old_page = map.find(key)->page;
-        (void)map.update(key, {page, false});
-        forget_page(old_page);
+        const PageNumber old_page = state_.map.find(key)->page;
+        (void)state_.map.update(key, {page, false});
+        state_.forget_page(old_page);
     }
-    doubts.settle(key, WriteOrder::of(oob));
-    ++counters.blocks_written;
+    state_.doubts.settle(key, WriteOrder::of(oob));
+    ++state_.counters.blocks_written;
     return Status::kSuccess;
-}
-
-void Shard::Impl::forget_page(PageNumber page) {
-    if (options.mutation == Mutation::kCollectorForgetsMap) [[unlikely]] {
-        // The mutated collector has freed this page already, and another block may be there now.
-        if (pool.info(pool.unit_of(page)).valid == 0 || pool.info(pool.unit_of(page)).system) return;
-    }
-    pool.invalidate(page, groups.current);
-    if (options.mutation == Mutation::kFreeUnitEarly) [[unlikely]]
-        pool.durable(groups.current);
 }
 
 /// The stored record cannot be read: programs a page that marks the block as lost, with the highest order
 /// seen in this volume as its bound. The present write is refused: it may be the older version.
-Status Shard::Impl::lose_block(BlockKey key, PageNumber stored, const ShardCommand& c) {
-    ++counters.media_errors;
+Status Changes::lose_block(BlockKey key, PageNumber stored, const ShardCommand& c) {
+    ++state_.counters.media_errors;
     PageOob oob;
-    const bool known = has_data(flash.read_oob(stored, oob)) && is_known_page(oob);
+    const bool known = has_data(state_.flash.read_oob(stored, oob)) && is_known_page(oob);
     if (known) return Status::kUnrecoveredReadError;  // marked as lost before, with its bound
-    oob = lost_order(key);
+    oob = state_.floors.lost_order(key);
     oob.epoch = c.volume_epoch;
     PageNumber page = kNoPage;
-    if (!ok(program(Stream::kUser, zeroes.data(), oob, page))) return Status::kUnrecoveredReadError;
-    const PageNumber old_page = map.find(key)->page;
-    (void)map.update(key, {page, false});
-    forget_page(old_page);
-    ++counters.lost_blocks;
+    if (!ok(program(Stream::kUser, kLostOrderPage.bytes, oob, page))) return Status::kUnrecoveredReadError;
+    const PageNumber old_page = state_.map.find(key)->page;
+    (void)state_.map.update(key, {page, false});
+    state_.forget_page(old_page);
+    ++state_.counters.lost_blocks;
     return Status::kUnrecoveredReadError;
 }
 
-Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page) {
-    if (stream == Stream::kUser) {
-        if (!cut_made_up && pool.open_unit(stream) == kNoUnit) make_up_for_cut();
-        pay_for_user_page();
-    }
+Status Changes::program(Stream stream, const std::byte* data, PageOob& oob, PageNumber& page) {
+    if (stream == Stream::kUser) collector_.prepare_user_page();
     for (std::uint32_t attempt = 0; attempt < kProgramAttempts; ++attempt) {
-        page = pool.next_page(stream);
-        if (page == kNoPage && make_room(stream)) page = pool.next_page(stream);
-        record_bad_units();
+        page = state_.pool.next_page(stream);
+        if (page == kNoPage && collector_.make_room(stream)) page = state_.pool.next_page(stream);
+        log_.record_bad_units();
         if (page == kNoPage) {
-            if (broken) return Status::kWriteFault;
+            if (durability_.broken()) return Status::kWriteFault;
             // The journal frees units when a checkpoint is complete.
-            const bool journals = journal_holds_room();
-            checkpoint_asked = checkpoint_asked || (journals && !checkpoint.active());
-            return journals || checkpoint.active() ? Status::kBusy : Status::kCapacityExceeded;
+            const bool journals = log_.holds_surplus();
+            if (journals && !state_.checkpoint.active()) schedule_.ask();
+            return journals || state_.checkpoint.active() ? Status::kBusy : Status::kCapacityExceeded;
         }
         oob.version = kOobVersion;
-        oob.unit_serial = pool.serial_of(page);
-        oob.group = groups.current;
-        note_programmed();
-        const FlashStatus status = flash.program(page, data, oob);
+        oob.unit_serial = state_.pool.serial_of(page);
+        oob.group = state_.groups.current();
+        state_.note_program();
+        const FlashStatus status = state_.flash.program(page, data, oob);
         if (status == FlashStatus::kOk) {
-            pool.programmed(stream, page);
-            ++counters.pages_programmed;
+            state_.pool.programmed(stream, page);
+            ++state_.counters.pages_programmed;
             return Status::kSuccess;
         }
         if (status != FlashStatus::kNoRoom) {
-            (void)pool.failed(stream, page);
-            record_bad_units();
-        } else if (!exchange_open_unit(stream)) {
+            (void)state_.pool.failed(stream, page);
+            log_.record_bad_units();
+        } else if (!log_.exchange_open_unit(stream)) {
             // The unit is good: only the disk below is full, and may have room again later.
             return Status::kCapacityExceeded;
         }
@@ -235,47 +224,47 @@ Status Shard::Impl::program(Stream stream, const std::byte* data, PageOob& oob, 
     return Status::kWriteFault;
 }
 
-/// Programs no page: a log record says what is trimmed, and which order keeps older versions from coming
-/// back.
-Status Shard::Impl::trim(const ShardCommand& c) {
+Status Changes::trim(const ShardCommand& c) {
     if (const Status s = check_order(c); !ok(s)) return s;
-    if (log_is_crowded()) {
-        checkpoint_asked = true;
-        ++counters.busy;
+    if (log_.is_crowded()) {
+        schedule_.ask();
+        ++state_.counters.busy;
         return Status::kBusy;
     }
-    if (!pool.has_page(Stream::kSystem) && !make_room(Stream::kSystem)) return Status::kCapacityExceeded;
+    if (!state_.pool.has_page(Stream::kSystem) && !collector_.make_room(Stream::kSystem))
+        return Status::kCapacityExceeded;
     std::uint32_t runs = 0;
     if (const Status s = plan_trim(c, runs); !ok(s)) return s;
-    if (!journal_takes(runs)) return Status::kCapacityExceeded;
-    const std::size_t growth = runs + tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
-    const bool room_for_it = tombstone_room(c.volume, growth);
-    if (!room_for_it && !is_next(c)) {
-        ++counters.tombstones_full;
-        ++counters.busy;
+    if (!log_.takes(runs)) return Status::kCapacityExceeded;
+    const std::size_t growth =
+        runs + state_.tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
+    const bool room_for_it = pruner_.has_room(c.volume, growth);
+    if (!room_for_it && !pruner_.is_next(c)) {
+        ++state_.counters.tombstones_full;
+        ++state_.counters.busy;
         return Status::kBusy;
     }
     for (std::uint32_t i = 0; i < c.blocks;) {
-        if (planned[i].action == Action::kSuperseded) {
-            ++counters.superseded;
+        if (planned_[i].action == Action::kSuperseded) {
+            ++state_.counters.superseded;
             ++i;
             continue;
         }
         std::uint32_t end = i + 1;
-        while (end < c.blocks && planned[end].action != Action::kSuperseded) ++end;
+        while (end < c.blocks && planned_[end].action != Action::kSuperseded) ++end;
         if (!trim_run(c, i, end - i, room_for_it)) return Status::kCapacityExceeded;
         i = end;
     }
     return Status::kSuccess;
 }
 
-Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
+Status Changes::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
     bool in_run = false;
     for (std::uint32_t i = 0; i < c.blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
-        PlannedBlock& block = planned[i];
+        PlannedBlock& block = planned_[i];
         block = {Action::kInsert, {}, kNoPage};
-        if (const auto entry = map.find(key)) {
+        if (const auto entry = state_.map.find(key)) {
             block.old_page = entry->page;
             block.action = compare_with_stored(entry->page, c);
             if (block.action == Action::kUnknownOrder) return lose_block(key, entry->page, c);
@@ -283,13 +272,13 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
             // block's.
             if (block.action == Action::kSameOrder) {
                 PageOob oob;
-                const bool newer = has_data(flash.read_oob(entry->page, oob)) &&
+                const bool newer = has_data(state_.flash.read_oob(entry->page, oob)) &&
                                    WriteOrder::of_tombstone(c.epoch, c.sequence) >
-                                       order_of_page(flash, entry->page, oob, read_scratch.data());
-                const bool always = options.mutation == Mutation::kSameOrderTrimWins;
+                                       order_of_page(state_.flash, entry->page, oob, stored_.data());
+                const bool always = state_.options.mutation == Mutation::kSameOrderTrimWins;
                 block.action = newer || always ? Action::kReplace : Action::kSuperseded;
             }
-        } else if (const auto there = tombstones.find(key);
+        } else if (const auto there = state_.tombstones.find(key);
                    there && WriteOrder::of_tombstone(c.epoch, c.sequence) <= *there) {
             // Trimmed by this or a newer sequence already: no record is needed.
             block.action = Action::kSuperseded;
@@ -301,8 +290,9 @@ Status Shard::Impl::plan_trim(const ShardCommand& c, std::uint32_t& runs) {
     return Status::kSuccess;
 }
 
-/// `remembers`: the table has room for the tombstone; if not, nothing older can arrive (floors.cpp).
-bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers) {
+/// `remembers`: the table has room for the tombstone; if not, nothing older can arrive
+/// (TombstonePruner::is_next()).
+bool Changes::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks, bool remembers) {
     LogRecord record{};
     record.type = LogType::kTombstone;
     record.volume = c.volume;
@@ -310,19 +300,19 @@ bool Shard::Impl::trim_run(const ShardCommand& c, std::uint32_t first, std::uint
     record.blocks = blocks;
     record.epoch = c.epoch;
     record.sequence = c.sequence;
-    const bool trims_well = options.mutation != Mutation::kTrimWithoutTombstone;
-    if (trims_well && !log(record)) return false;
+    const bool trims_well = state_.options.mutation != Mutation::kTrimWithoutTombstone;
+    if (trims_well && !log_.append(record)) return false;
     for (std::uint32_t i = first; i < first + blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
-        if (trims_well) doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
-        if (planned[i].action != Action::kReplace) continue;
-        const PageNumber page = map.find(key)->page;
-        (void)map.erase(key);
-        forget_page(page);
+        if (trims_well) state_.doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));
+        if (planned_[i].action != Action::kReplace) continue;
+        const PageNumber page = state_.map.find(key)->page;
+        (void)state_.map.erase(key);
+        state_.forget_page(page);
     }
     if (trims_well && remembers)
-        tombstones.add(
-            {make_key(c.volume, c.first + first), blocks, c.epoch, c.sequence, checkpoint.begun_last()});
+        state_.tombstones.add({make_key(c.volume, c.first + first), blocks, c.epoch, c.sequence,
+                               state_.checkpoint.begun_last()});
     return true;
 }
 

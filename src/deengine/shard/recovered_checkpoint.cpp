@@ -1,16 +1,5 @@
-// recovery_settle.cpp: the checkpoint of what was recovered, and shards that wait for room for it.
-//
-// A shard is unsettled when its recovery has found everything, but the medium below the flash (a full disk
-// under a sparse store) has no room for the checkpoint of that. It serves reads with the recovered map and
-// refuses writes. Volumes can be deleted: the firmware's state records a deletion, as if a cut had followed
-// it, and the units that it empties have room for the checkpoint. Invariants while it is unsettled
-//   * only parts of that checkpoint are programmed, in the newest group found: if the process ends, that is
-//   another cut of the same recovery, and the next mount finds what this one found;
-//   * an attempt begins when all its pages have room below, so that an attempt without room has programmed
-//   and erased nothing;
-//   * nothing is acknowledged that a next mount would have to find.
-// poll() tries again once a second.
-#include "deengine/shard/shard_impl.hpp"
+// recovered_checkpoint.cpp: attempts at the checkpoint that ends a recovery.
+#include "deengine/shard/recovered_checkpoint.hpp"
 
 #include <utility>
 
@@ -21,96 +10,93 @@ constexpr std::uint32_t kPagesPerStep = 256;
 
 }  // namespace
 
-std::uint64_t Shard::Impl::units_of_checkpoint() const {
-    return (checkpoint.pages_needed() + pages_per_unit - 1) / pages_per_unit;
+std::uint64_t RecoveredCheckpoint::units_needed() const {
+    return (state_.checkpoint.pages_needed() + state_.pages_per_unit - 1) / state_.pages_per_unit;
 }
 
-Result<void> Shard::Impl::write_recovered() {
-    GN_TRY(write_one_recovered());
-    pool.release_held(groups.current);
+Result<void> RecoveredCheckpoint::write() {
+    UnitPool& pool = state_.pool;
+    GN_TRY(write_one());
+    pool.release_held(state_.groups.current());
     // Cuts leave the journal in many units, and on a full drive no unit for the collector to begin with. A
     // second checkpoint releases all units of the journal before the first.
-    pool.durable(groups.current);
-    const std::uint32_t reserve = room.system_reserve(tombstones.size(), pages_per_unit);
+    pool.durable(state_.groups.current());
+    const std::uint32_t reserve = state_.room.system_reserve(state_.tombstones.size(), state_.pages_per_unit);
     const bool crowded = pool.free_units() <= reserve + UnitPool::kReserve;
-    const std::uint64_t units = units_of_checkpoint();
-    if (!crowded || journal.units() <= 2 * units || pool.free_units() <= units) return {};
-    const Result<void> second = write_one_recovered();
+    const std::uint64_t units = units_needed();
+    if (!crowded || state_.journal.units() <= 2 * units || pool.free_units() <= units) return {};
+    const Result<void> second = write_one();
     // The first checkpoint holds all that was recovered: it suffices.
-    return no_room_below ? Result<void>{} : second;
+    return schedule_.no_room_below() ? Result<void>{} : second;
 }
 
-/// One page more than its own, for records that wait to be logged.
-bool Shard::Impl::reserve_checkpoint() {
-    return pool.reserve(checkpoint.pages_needed() + 1);
-}
-
-Result<void> Shard::Impl::write_one_recovered() {
+Result<void> RecoveredCheckpoint::write_one() {
+    CheckpointWriter& checkpoint = state_.checkpoint;
+    UnitPool& pool = state_.pool;
+    DurabilityGroups& groups = state_.groups;
     const std::uint64_t before = checkpoint.completed();
     // Units without valid pages may be freed already if the free ones do not suffice: all that replaces their
     // pages is durable. Better now than after half a checkpoint was written for nothing.
-    bool made_room = pool.free_units() <= units_of_checkpoint();
-    if (made_room) pool.durable(groups.current);
-    no_room_below = !reserve_checkpoint();
-    if (no_room_below) {
+    bool made_room = pool.free_units() <= units_needed();
+    if (made_room) pool.durable(groups.current());
+    if (!schedule_.reserve()) {
         made_room = true;
-        pool.durable(groups.current);
-        no_room_below = !reserve_checkpoint();
+        pool.durable(groups.current());
+        if (!schedule_.reserve()) return why_not();
     }
-    if (no_room_below) return no_room_for_recovered();
-    if (journal_pages_left() <= checkpoint.pages_needed()) {
+    if (log_.pages_left() <= checkpoint.pages_needed()) {
         // A drive that cannot be mounted is worse than a cut during this checkpoint that loses a doubt.
-        pool.release_held(groups.current);
-        pool.durable(groups.current);
+        pool.release_held(groups.current());
+        pool.durable(groups.current());
     }
     while (checkpoint.completed() == before) {
         if (!checkpoint.active() && !checkpoint.start()) break;
-        groups.durable = groups.current - 1;
-        (void)checkpoint.step(kPagesPerStep, groups);
+        groups.note_durable(groups.current() - 1);
+        (void)checkpoint.step(kPagesPerStep, groups.clock());
         if (checkpoint.failed()) {
-            no_room_below = journal.medium_full();
-            if (std::exchange(made_room, true)) return no_room_for_recovered();
-            pool.durable(groups.current);
+            schedule_.set_no_room_below(state_.journal.medium_full());
+            if (std::exchange(made_room, true)) return why_not();
+            pool.durable(groups.current());
             continue;
         }
         if (!checkpoint.wants_sync()) continue;
-        if (flash.sync(SyncLevel::kPower) != FlashStatus::kOk) {
-            broken = true;
+        if (state_.flash.sync(SyncLevel::kPower) != FlashStatus::kOk) {
+            durability_.note_broken();
             return error(Errc::kIo,
                          "shard {}: what was recovered cannot be made durable; see what the medium below "
                          "reports, and open the drive again",
-                         range.index);
+                         state_.range.index);
         }
-        groups.durable = groups.current;
-        (void)checkpoint.step(1, groups);
+        groups.note_durable(groups.current());
+        (void)checkpoint.step(1, groups.clock());
     }
     return {};
 }
 
-Error Shard::Impl::no_room_for_recovered() const {
-    if (no_room_below)
+Error RecoveredCheckpoint::why_not() const {
+    const std::uint32_t shard = state_.range.index;
+    if (schedule_.no_room_below())
         return error(Errc::kNoSpace,
                      "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
                      "was recovered; make room of {} KiB on that disk",
-                     range.index, (units_of_checkpoint() + 1) * pages_per_unit * (nvme::kBlockBytes / 1024));
+                     shard, (units_needed() + 1) * state_.pages_per_unit * (nvme::kBlockBytes / 1024));
     return error(
         Errc::kNoSpace,
         "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} bad); "
         "nothing was changed; mount with more units, or read its blocks from replicas on other "
         "drives, where there are any",
-        range.index, pool.free_units(), pool.units() - pool.good_units());
+        shard, state_.pool.free_units(), state_.pool.units() - state_.pool.good_units());
 }
 
-std::uint32_t Shard::Impl::settle_recovery() {
-    if (broken || clock_ns < settle_tried_ns + kRoomNs) return 0;
-    const bool first = std::exchange(settle_tried_ns, clock_ns) == 0;
+bool RecoveredCheckpoint::retry() {
+    if (durability_.broken() || state_.now_ns < tried_ns_ + ShardState::kRoomNs) return false;
+    const bool first = std::exchange(tried_ns_, state_.now_ns) == 0;
     // Units that deletions emptied count as free: all that replaces their pages is durable.
-    pool.durable(groups.current);
-    if (first || journal_pages_left() < checkpoint.pages_needed()) return 0;
-    if (!write_recovered().ok()) return 0;
-    unsettled = false;
-    start(groups.current);
-    return 1;
+    state_.pool.durable(state_.groups.current());
+    if (first || log_.pages_left() < state_.checkpoint.pages_needed()) return false;
+    if (!write().ok()) return false;
+    pending_ = false;
+    return true;
 }
 
 }  // namespace gnstor::deengine

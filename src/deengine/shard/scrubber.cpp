@@ -1,11 +1,8 @@
-// scrub.cpp: reads data at rest in the background, to find pages that rotted while replicas are intact.
-//
-// Round robin over the programmed pages of data units, at the rate that the options give; a mapped page that
-// fails is counted and its place kept. A page whose record cannot be read may be torn: then the map does not
-// name it. Scrub moves no data, but has units rewritten that need correction too often (collector.cpp).
-#include "deengine/shard/shard_impl.hpp"
+// scrubber.cpp: pace of the scrub, and the check of one page.
+#include "deengine/shard/scrubber.hpp"
 
 #include <algorithm>
+#include <optional>
 
 namespace gnstor::deengine {
 namespace {
@@ -17,58 +14,68 @@ constexpr std::size_t kNobodysKept = 64;
 
 }  // namespace
 
-void Shard::Impl::scrub(std::uint64_t now_ns) {
-    if (scrub_last_ns != 0 && now_ns > scrub_last_ns) {
+Scrubber::Scrubber(ShardState& state, Collector& collector)
+    : state_(state),
+      collector_(collector),
+      next_(state.range.first_unit * state.pages_per_unit),
+      scratch_(nvme::kBlockBytes) {}
+
+void Scrubber::poll(std::uint64_t now_ns) {
+    if (last_ns_ != 0 && now_ns > last_ns_) {
         const std::uint64_t most = kPagesPerPoll * kNsPerSecond;
-        const std::uint64_t passed = std::min(now_ns - scrub_last_ns, kNsPerSecond);
-        scrub_credit = std::min(scrub_credit + passed * options.scrub_pages_per_second, most);
+        const std::uint64_t passed = std::min(now_ns - last_ns_, kNsPerSecond);
+        credit_ = std::min(credit_ + passed * state_.options.scrub_pages_per_second, most);
     }
-    scrub_last_ns = now_ns;
+    last_ns_ = now_ns;
+    const ShardRange& range = state_.range;
+    const UnitPool& pool = state_.pool;
+    const std::uint32_t pages_per_unit = state_.pages_per_unit;
     const PageNumber end = (range.first_unit + range.units) * pages_per_unit;
-    for (std::uint32_t skipped = 0; scrub_credit >= kNsPerSecond && skipped < range.units;) {
-        if (scrub_next >= end) scrub_next = range.first_unit * pages_per_unit;
-        const UnitInfo& info = pool.info(pool.unit_of(scrub_next));
+    for (std::uint32_t skipped = 0; credit_ >= kNsPerSecond && skipped < range.units;) {
+        if (next_ >= end) next_ = range.first_unit * pages_per_unit;
+        const UnitInfo& info = pool.info(pool.unit_of(next_));
         const bool holds_data = info.state == UnitState::kSealed || info.state == UnitState::kRetiring ||
                                 info.state == UnitState::kOpen;
-        if (!holds_data || info.system || info.valid == 0 || scrub_next % pages_per_unit >= info.next) {
-            scrub_next = (pool.unit_of(scrub_next) + 1) * pages_per_unit;
+        if (!holds_data || info.system || info.valid == 0 || next_ % pages_per_unit >= info.next) {
+            next_ = (pool.unit_of(next_) + 1) * pages_per_unit;
             ++skipped;
             continue;
         }
-        scrub_credit -= kNsPerSecond;
-        scrub_page(scrub_next++);
+        credit_ -= kNsPerSecond;
+        check(next_++);
     }
 }
 
-void Shard::Impl::scrub_page(PageNumber page) {
-    ++counters.scrubbed;
-    const std::pair<PageNumber, std::uint32_t> programmed{page, pool.serial_of(page)};
-    if (std::ranges::find(nobodys, programmed) != nobodys.end()) return;
+void Scrubber::check(PageNumber page) {
+    ++state_.counters.scrubbed;
+    const std::pair<PageNumber, std::uint32_t> programmed{page, state_.pool.serial_of(page)};
+    if (std::ranges::find(nobodys_, programmed) != nobodys_.end()) return;
     PageOob oob;
-    const FlashStatus record = flash.read_oob(page, oob);
+    const FlashStatus record = state_.flash.read_oob(page, oob);
     const bool known = has_data(record) && is_known_page(oob);
     if (known) {
-        const auto entry = map.find(make_key(oob.vid, oob.vba));
+        const auto entry = state_.map.find(make_key(oob.vid, oob.vba));
         if (!entry || entry->page != page || oob.kind != PageKind::kData) return;
     }
     std::optional<BlockKey> key;
     if (known) {
         key = make_key(oob.vid, oob.vba);
-    } else if (key = key_of_page(page); !key) {
+    } else if (key = state_.map.key_of_page(page); !key) {
         // Torn and unmapped. Remembered, because key_of_page() searches the whole map.
-        if (nobodys.size() == kNobodysKept) nobodys.erase(nobodys.begin());
-        nobodys.push_back(programmed);
+        if (nobodys_.size() == kNobodysKept) nobodys_.erase(nobodys_.begin());
+        nobodys_.push_back(programmed);
         return;
     }
     std::uint32_t crcs[nvme::kSectorsPerBlock];
-    const FlashStatus status = known ? flash.read(page, 0, nvme::kSectorsPerBlock, read_scratch.data(), crcs)
-                                     : FlashStatus::kUncorrectable;
-    if (status == FlashStatus::kCorrected) note_corrected(page);
+    const FlashStatus status = known
+                                   ? state_.flash.read(page, 0, nvme::kSectorsPerBlock, scratch_.data(), crcs)
+                                   : FlashStatus::kUncorrectable;
+    if (status == FlashStatus::kCorrected) collector_.note_corrected(page);
     if (has_data(status) && std::equal(std::begin(crcs), std::end(crcs), std::begin(oob.sector_crc))) return;
-    ++counters.scrub_bad;
-    if (bad_places.size() == kPlacesKept) bad_places.erase(bad_places.begin());
-    bad_places.push_back({page, *key, known});
-    if (options.on_scrub_error) options.on_scrub_error(bad_places.back());
+    ++state_.counters.scrub_bad;
+    if (bad_places_.size() == kPlacesKept) bad_places_.erase(bad_places_.begin());
+    bad_places_.push_back({page, *key, known});
+    if (state_.options.on_scrub_error) state_.options.on_scrub_error(bad_places_.back());
 }
 
 }  // namespace gnstor::deengine
