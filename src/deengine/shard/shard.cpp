@@ -1,6 +1,7 @@
 // shard.cpp: a shard's commands, reads and purges, and its poll: the order of what the parts do.
 #include "deengine/shard/shard.hpp"
 
+#include "deengine/shard/audit.hpp"
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>
@@ -284,6 +285,14 @@ const std::vector<ScrubError>& Shard::bad_places() const {
 }
 std::uint64_t Shard::page_limit() const {
     return impl_->page_limit();
+}
+std::vector<std::string> Shard::audit() const {
+    return deengine::audit(*impl_);
+}
+void Shard::for_each_block(
+    const std::function<void(nvme::VolumeId, nvme::BlockAddress, PageNumber)>& call) const {
+    impl_->map.for_each(
+        [&](BlockKey key, MapEntry entry) { call(key_volume(key), key_block(key), entry.page); });
 }
 
 }  // namespace gnstor::deengine
