@@ -36,7 +36,7 @@ struct FlashGeometry {
 
 /// kData: a block. kSystem: a page of the journal (journal.hpp). kLost: stands for a block whose contents
 /// were lost to a media error: reads fail, but the version's order counts. kLostOrder: the same, but the
-/// record was lost too, so its order is only an upper bound (ARRAY.md, rule 13). Contents of lost pages:
+/// record was lost too, so its order is only an upper bound (docs/array.md, rule 13). Contents of lost pages:
 /// lost_page.hpp.
 enum class PageKind : std::uint8_t {
     kErased = 0xFF,
@@ -46,7 +46,7 @@ enum class PageKind : std::uint8_t {
     kLostOrder = 5,
 };
 
-/// Out-of-band record of a page. DESIGN.md, "Flash". `crc` covers the bytes before it and detects a torn
+/// Out-of-band record of a page. docs/design.md, "Flash". `crc` covers the bytes before it and detects a torn
 /// record.
 struct PageOob {
     std::uint32_t vba;

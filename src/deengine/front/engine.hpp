@@ -2,8 +2,8 @@
 //
 // Pure logic: no threads, clocks, sockets or files; time and bytes come as arguments, flash through
 // flash.hpp. One owner thread. A command's completion comes through CompletionSink, during submit() or a
-// later poll(): an answer waits until what it reports is durable. Rules: DESIGN.md "The command", "deEngine";
-// ARRAY.md 4 to 8.
+// later poll(): an answer waits until what it reports is durable. Rules: docs/design.md "The command",
+// "deEngine"; docs/array.md 4 to 8.
 #pragma once
 
 #include <gnstor/base/result.hpp>

@@ -3,7 +3,7 @@
 // The record of a lost page tells block, epoch and sequence; the third part of its order is the CRC of
 // contents that are gone, so the page stores it: four bytes, little-endian, zeroes behind them. With it the
 // same contents sent again repair the block, and others of that sequence do so only if they are newer
-// (ARRAY.md, rules 7 and 13). 0: not known, because a lost page was itself lost; any contents repair the
+// (docs/array.md, rules 7 and 13). 0: not known, because a lost page was itself lost; any contents repair the
 // block. A page of kLostOrder is all zeroes: its order is only a bound.
 #pragma once
 

@@ -1,4 +1,4 @@
-// block_map.hpp: where each block of each volume lies on this drive. DESIGN.md, "Block map".
+// block_map.hpp: where each block of each volume lies on this drive. docs/design.md, "Block map".
 //
 // Invariants
 //   * a key is in at most one slot, and that slot is in one of its two buckets;

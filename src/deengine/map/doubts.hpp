@@ -1,4 +1,4 @@
-// doubts.hpp: blocks with a version that recovery cannot tell from a torn write. ARRAY.md, rule 18.
+// doubts.hpp: blocks with a version that recovery cannot tell from a torn write. docs/array.md, rule 18.
 //
 // After a power cut, a page of the last two durability groups with a good record and bad contents is either a
 // write that was never acknowledged, or an acknowledged one that has rotted since. The map keeps the block's

@@ -1,4 +1,4 @@
-// order.hpp: which of two versions of a block is newer. ARRAY.md, rule 7.
+// order.hpp: which of two versions of a block is newer. docs/array.md, rule 7.
 //
 // The order is (epoch, sequence, CRC), blocks and tombstones alike. CRC stands for the whole content: CRC-32C
 // over the eight little-endian CRC-32C of its sectors (32 bytes; all zero for a tombstone). It decides only

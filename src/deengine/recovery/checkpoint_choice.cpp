@@ -84,7 +84,7 @@ Result<void> CheckpointChoice::load(const JournalPlace& end, ShardState& state) 
     bool inside = true;
     state.map.for_each_page([&](PageNumber page) { inside = inside && input_.has_page(page); });
     if (!inside)
-        return error(Errc::kCorrupt, "checkpoint {}: the block map names a page of another shard",
+        return error(Errc::kCorrupt, "checkpoint {}: the block map maps a block to a page of another shard",
                      loaded_.id);
     find_spare();
     drop_dead(state);
@@ -105,12 +105,11 @@ Result<void> CheckpointChoice::load_none() {
         return p.group == 1;
     });
     if (!first_mount && !from_first)
-        return error(
-            Errc::kCorrupt,
-            "shard {} holds data but no whole checkpoint, and its journal does not reach back to its "
-            "beginning: which block lies where is not known; read its blocks from replicas on other drives, "
-            "where there are any",
-            input_.range.index);
+        return error(Errc::kCorrupt,
+                     "shard {} holds data but no whole checkpoint, and its journal does not reach back to "
+                     "its first page: it is not known where the blocks are; read its blocks from replicas on "
+                     "other drives, where there are any",
+                     input_.range.index);
     return {};
 }
 

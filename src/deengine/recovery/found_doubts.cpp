@@ -34,8 +34,8 @@ Result<void> FoundDoubts::hand_over(ShardState& state, std::vector<BlockKey>& lo
     doubts_.for_each([&](BlockKey key, const WriteOrder& order) {
         state.doubts.add(key, order);
         findings_.add(
-            fmt::format("block {} of volume {} is in doubt: its version of sequence {} is torn or rotten; "
-                        "another replica tells, and the older version is kept",
+            fmt::format("block {} of volume {} is in doubt: its version of sequence {} is torn or damaged; "
+                        "reads ask another replica, and the older version is kept",
                         key_block(key), key_volume(key), order.sequence));
     });
     findings_.report.blocks_doubtful += state.doubts.size();
@@ -49,10 +49,10 @@ Result<void> FoundDoubts::bound(ShardState& state, std::vector<BlockKey>& lost) 
     if (doubts_.size() <= most) return {};
     if (!input_.options.accept_loss)
         return error(Errc::kCorrupt,
-                     "shard {}: {} blocks are in doubt, their newest versions torn or rotten, and there is "
-                     "room to remember {}; nothing was changed; read its blocks from replicas on other "
-                     "drives, where there are any, or give up what the other {} hold, older versions "
-                     "included, with `gnstor ssd recover STORE --accept-loss --write`",
+                     "shard {}: {} blocks are in doubt, because their newest versions are torn or damaged, "
+                     "but there is room to record only {}; nothing was changed; read its blocks from "
+                     "replicas on other drives, where there are any, or give up the other {} blocks, "
+                     "including their older versions, with `gnstor ssd recover STORE --accept-loss --write`",
                      input_.range.index, doubts_.size(), most, doubts_.size() - most);
     std::size_t kept = 0;
     doubts_.drop_if([&](BlockKey key, const WriteOrder&) {

@@ -43,8 +43,8 @@ void FoundUnits::read() {
         if (unit.programmed && unit.serial == 0) {
             ++findings_.report.units_half_erased;
             findings_.add(
-                fmt::format("unit {} has no readable record: it is erased before it is used, unless a block "
-                            "is mapped there",
+                fmt::format("erase unit {} has no readable page record: it will be erased before it is used, "
+                            "unless a block is mapped to it",
                             u));
         }
         if (unit.bad) ++findings_.report.units_bad;

@@ -77,9 +77,9 @@ JournalGaps::Loss JournalGaps::judge(const JournalIndex& journal, std::uint64_t 
         // Records follow contents: a kill loses no contents of a log page that has its record.
         const bool rotted = only_killed_ && gap.log && gap.first < journal.last_number();
         if (!ages.is_whole(gap.next_group) && !rotted) {
-            findings.add(
-                fmt::format("journal pages {} .. {} are missing, of the last two groups: as if never written",
-                            gap.first, gap.first + gap.count - 1));
+            findings.add(fmt::format(
+                "journal pages {} .. {} of the last two groups are missing and are treated as never written",
+                gap.first, gap.first + gap.count - 1));
         } else if (!is_known(gap.first, gap.count) &&
                    (gap.log || !is_in_cut_checkpoint(gap, journal, last_end))) {
             doubtful.push_back(gap);

@@ -119,13 +119,14 @@ Result<void> LogReplay::replay_one(const LoggedRecord& logged, ShardState& state
     switch (r.type) {
         case LogType::kTombstone:
             if (r.blocks == 0 || std::uint64_t{r.first} + r.blocks > (1ull << 32))
-                return error(Errc::kCorrupt, "shard {}: the log holds a trim of blocks that no volume has",
+                return error(Errc::kCorrupt, "shard {}: the log holds a trim of blocks outside of any volume",
                              input_.range.index);
             if (!input_.lives.lives(r.volume, r.epoch, r.first)) {
                 ++findings_.report.pages_outdated;
-                findings_.add(fmt::format(
-                    "a trim of {} blocks from {} is dropped: volume {} in epoch {} is not there any more",
-                    r.blocks, r.first, r.volume, r.epoch));
+                findings_.add(
+                    fmt::format("a trim of {} blocks from block {} on is dropped: volume {} of epoch {} does "
+                                "not exist any more",
+                                r.blocks, r.first, r.volume, r.epoch));
                 return {};
             }
             replay_tombstone({make_key(r.volume, r.first), r.blocks, r.epoch, r.sequence, logged.born},

@@ -11,7 +11,7 @@ void LostRecords::judge_tails(std::span<const CheckpointUnit> then) {
     for (const std::uint32_t u : units_.young()) judge_count(u);
     for (const std::uint32_t u : units_.young())
         if (units_.end_of(u) < units_[u].young_from)
-            suspect_tail(u, units_[u].young_from - 1, "the checkpoint says that it was programmed");
+            suspect_tail(u, units_[u].young_from - 1, "the checkpoint lists the page as programmed");
     if (!input_.only_killed) return;
     const JournalHeader& last = open_units_.last();
     judge_open_unit(last.open_user, last.user_pages, last.open_collector, last.collector_pages, then);
@@ -19,20 +19,20 @@ void LostRecords::judge_tails(std::span<const CheckpointUnit> then) {
     for (const std::uint32_t u : units_.young()) {
         const FoundUnit& unit = units_[u];
         if (!open_units_.may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
-            suspect_tail(u, unit.full_at - 1, "the journal says that its unit was full");
+            suspect_tail(u, unit.full_at - 1, "the journal shows that its erase unit was full");
     }
     for (std::uint32_t u = input_.range.first_unit; u < input_.end_unit; ++u) {
         if (!units_[u].programmed || units_[u].serial != 0 || units_[u].bad) continue;
         // An earlier mount that found the unit in this state has recorded it in the unit table.
         if (then[u - input_.range.first_unit].next == units_[u].end) continue;
-        lose_unknown(fmt::format("unit {} holds pages and no record that can be read", u));
+        lose_unknown(fmt::format("erase unit {} holds pages but no readable page record", u));
     }
 }
 
 /// Whether the last pages exist that a unit held when a page of the journal was programmed.
 void LostRecords::judge_count(std::uint32_t u) {
     const std::uint32_t pages = open_units_.pages_told(units_[u].serial, !input_.only_killed);
-    if (units_[u].end < pages) suspect_tail(u, pages - 1, "the journal says that it was programmed");
+    if (units_[u].end < pages) suspect_tail(u, pages - 1, "the journal lists the page as programmed");
 }
 
 /// Whether a unit exists that was open, with pages in it, in the newest page of the journal. It may have been
@@ -59,10 +59,9 @@ void LostRecords::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std
     }
     const std::uint32_t grown = other != nullptr && other->end > other_pages ? other->end - other_pages : 0;
     if (!has_room || grown + pages >= input_.pages_per_unit) return;
-    lose_unknown(
-        fmt::format("the unit of serial {} held {} pages, as the journal says, and none of their "
-                    "records is there",
-                    serial, pages));
+    lose_unknown(fmt::format(
+        "the journal says that the erase unit with serial {} held {} pages, but none of their records exists",
+        serial, pages));
 }
 
 void LostRecords::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {
@@ -74,7 +73,8 @@ void LostRecords::suspect_tail(std::uint32_t unit, std::uint32_t index, const ch
 void LostRecords::lose_unknown(const std::string& what) {
     if (input_.options.mutation == Mutation::kForgetLostRecords) return;
     findings_.add(fmt::format(
-        "{}: what it held is not known, and every block that is of no later epoch is in doubt", what));
+        "{}: the lost contents are not known, and every block of the same or an earlier epoch is in doubt",
+        what));
     ++findings_.report.records_lost;
     findings_.note_change();
     lost_ = true;
@@ -111,13 +111,14 @@ Result<void> LostRecords::judge_suspects(BlockMap& map) {
     for (const Suspect& suspect : suspects_) {
         const std::uint32_t u = input_.unit_of(suspect.page);
         if (valid[u - input_.range.first_unit] && suspect.doubt) {
-            lose_unknown(fmt::format("page {} (unit {}) has no record: {}", suspect.page, u, suspect.why));
+            lose_unknown(
+                fmt::format("page {} (unit {}) has no record, although {}", suspect.page, u, suspect.why));
         } else if (valid[u - input_.range.first_unit]) {
             GN_TRY(lose_record(suspect.page, suspect.why));
         } else if (half_erased != u) {
             half_erased = u;
             ++findings_.report.units_half_erased;
-            findings_.add(fmt::format("unit {} was half erased, and nothing in it is valid", u));
+            findings_.add(fmt::format("erase unit {} was half erased, and no page in it is valid", u));
         }
     }
     return {};
@@ -164,8 +165,8 @@ bool LostRecords::take_copies_of(std::uint32_t u, BlockMap& map) {
     const auto damaged = std::ranges::count_if(copies, [](const auto& copy) { return copy.second.damaged; });
     if (damaged != 0)
         lose_unknown(
-            fmt::format("unit {} was half erased, or a record in it has rotted: {} of the {} pages "
-                        "that were copied from it have damaged contents",
+            fmt::format("erase unit {} was half erased, or a record in it was damaged later: {} of the {} "
+                        "pages that were copied from it have damaged contents",
                         u, damaged, valid));
     for (const auto& [key, copy] : copies) map.update(key, {copy.counts, false});
     return true;
@@ -173,17 +174,16 @@ bool LostRecords::take_copies_of(std::uint32_t u, BlockMap& map) {
 
 Result<void> LostRecords::lose_record(PageNumber page, const char* why) {
     findings_.add(
-        fmt::format("page {} (unit {}) was durable and its record cannot be read: {}; which block it held is "
-                    "not known",
+        fmt::format("page {} (unit {}) was durable, but its record cannot be read: {}; it is not known which "
+                    "block it held",
                     page, input_.unit_of(page), why));
     ++findings_.report.pages_unreadable;
     if (input_.options.accept_loss) return {};
-    return error(
-        Errc::kCorrupt,
-        "shard {}: the record of page {} (unit {}) cannot be read although {}: which block it held is not "
-        "known; read its blocks from replicas on other drives, where there are any, or give that block up "
-        "with `gnstor ssd recover STORE --accept-loss --write`",
-        input_.range.index, page, input_.unit_of(page), why);
+    return error(Errc::kCorrupt,
+                 "shard {}: the record of page {} (unit {}) cannot be read although {}: it is not known "
+                 "which block it held; read its blocks from replicas on other drives, where there are any, "
+                 "or give up that block with `gnstor ssd recover STORE --accept-loss --write`",
+                 input_.range.index, page, input_.unit_of(page), why);
 }
 
 /// The lost version may be of any sequence of the volume's epoch: a version that its writer sends again may
@@ -193,10 +193,11 @@ void LostRecords::settle(FoundDoubts& doubts) {
         for (const auto& [volume, epoch] : input_.lives.living()) doubts.add_lost(volume, epoch);
     // The volume may be added to the drive again, without its blocks.
     for (const auto& [volume, epoch] : unexplained_) {
-        findings_.add(fmt::format(
-            "blocks of volume {} of epoch {} are dropped, for the drive's metadata, an older copy, "
-            "does not know it; if it is added again, every block of no later epoch is in doubt",
-            volume, epoch));
+        findings_.add(
+            fmt::format("blocks of volume {} of epoch {} are dropped, because the drive's metadata, an older "
+                        "copy, does not contain this volume; if the volume is added again, each of its "
+                        "blocks of this or an earlier epoch is in doubt",
+                        volume, epoch));
         doubts.add_lost(volume, epoch);
         findings_.note_change();
     }

@@ -31,10 +31,10 @@ Result<void> NewestVersions::apply(PageNumber page, const PageOob& oob, ShardSta
     if (!applies_outdated && !input_.lives.lives(oob.vid, oob.epoch, oob.vba)) {
         ++findings_.report.pages_outdated;
         lost_records_.note_dropped(oob.vid, oob.epoch);
-        findings_.add(fmt::format(
-            "page {} (unit {}) is dropped: volume {} does not exist, or block {} or epoch {} are not "
-            "of its present life",
-            page, input_.unit_of(page), oob.vid, oob.vba, oob.epoch));
+        findings_.add(
+            fmt::format("page {} (unit {}) is dropped: volume {} does not exist, or its block {} or its "
+                        "epoch {} belongs to a deleted volume with the same VID",
+                        page, input_.unit_of(page), oob.vid, oob.vba, oob.epoch));
         return {};
     }
     const BlockKey key = make_key(oob.vid, oob.vba);
@@ -53,7 +53,8 @@ Result<void> NewestVersions::apply(PageNumber page, const PageOob& oob, ShardSta
     const auto ticket = state.map.reserve(key);
     if (!ticket)
         return error(Errc::kInternal,
-                     "shard {}: the block map has no room for page {} at {} of {} slots; this is a defect",
+                     "shard {}: the block map has no room for page {} although only {} of its {} entries are "
+                     "in use; this is a defect in gnstor",
                      input_.range.index, page, state.map.size(), state.map.slots());
     state.map.commit(*ticket, {page, false});
     state.tombstones.remove(key);
@@ -85,7 +86,7 @@ bool NewestVersions::beats(PageNumber page, const PageOob& oob, PageNumber store
     // The collector's copy, or a program repeated after a failure, counts rather than its original, whose
     // unit may be free already. But a rotten page is copied with its bad contents, and the block may have
     // been repaired since in a unit that was opened earlier: of the two the one that can be read counts
-    // (ARRAY.md, rule 13).
+    // (docs/array.md, rule 13).
     if (!programmed_later(page, oob, stored, other))
         return !units_.is_readable(stored, other) && units_.is_readable(page, oob);
     return units_.is_readable(page, oob) || !units_.is_readable(stored, other);
@@ -124,7 +125,7 @@ void NewestVersions::drop_stale(BlockMap& map, std::span<const CheckpointUnit> t
     findings_.report.pages_outdated += dead;
     findings_.report.blocks_lost += lost_.size();
     for (const nvme::VolumeId volume : dead_volumes_)
-        findings_.add(fmt::format("volume {} exists no more: its blocks are dropped", volume));
+        findings_.add(fmt::format("volume {} does not exist any more: its blocks are dropped", volume));
     for (const BlockKey key : lost_)
         findings_.add(fmt::format(
             "block {} of volume {} was acknowledged and its page is gone: its reads fail until it is "

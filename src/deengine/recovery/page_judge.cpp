@@ -9,7 +9,8 @@ void PageJudge::judge() {
     for (std::uint32_t u = input_.range.first_unit; u < input_.end_unit; ++u) {
         if (units_[u].serial == 0 || !units_[u].is_remains()) continue;
         ++findings_.report.units_half_erased;
-        findings_.add(fmt::format("unit {} was half erased: what is left in it was erased before", u));
+        findings_.add(
+            fmt::format("erase unit {} was half erased: its remaining pages are treated as erased", u));
     }
     for (const std::uint32_t u : units_.young()) judge_unit(u);
 }
@@ -25,7 +26,7 @@ void PageJudge::judge_unit(std::uint32_t u) {
         const FoundUnits::Record record = units_.read_record(page, oob);
         if (i >= unit.failed_from) {
             tear(page, record == FoundUnits::Record::kGood ? &oob : nullptr,
-                 "its program failed, as the log says");
+                 "the log says that programming it failed");
             continue;
         }
         if (record != FoundUnits::Record::kGood || oob.unit_serial != unit.serial) {
@@ -49,19 +50,20 @@ void PageJudge::judge_bad_tail(std::uint32_t u, PageNumber page) {
     const bool hole = units_.read_record(page, oob) == FoundUnits::Record::kErased;
     const bool counts = !hole && !units_.is_torn(page) && !unit.bad;
     if (counts && open_units_.was_full_before(unit.serial)) {
-        lost_records_.suspect(page, "the log shows that its unit was complete before the last two groups");
+        lost_records_.suspect(page,
+                              "the log shows that its erase unit was complete before the last two groups");
     } else if (counts && input_.only_killed && page % input_.pages_per_unit + 1 != unit.end) {
-        lost_records_.suspect(page, "a killed process tears the last page of a unit alone");
+        lost_records_.suspect(page, "a killed process can tear only the last page of an erase unit");
     } else if (counts && input_.only_killed && !open_units_.may_be_open(unit.serial)) {
         // An erasure clears records from the last to the first; the kill may have interrupted one.
-        lost_records_.suspect(page, "the journal says that its unit was full", true);
+        lost_records_.suspect(page, "the journal shows that its erase unit was full", true);
     } else if (counts && input_.only_killed) {
         lost_records_.lose_unknown(
             fmt::format("page {} (unit {}) was being programmed by a process that was killed, or its record "
-                        "has rotted",
+                        "was damaged later",
                         page, u));
     }
-    tear(page, nullptr, "a cut left no good record of it");
+    tear(page, nullptr, "a power cut left no valid record of the page");
 }
 
 /// Judges pages without a good record that lie before one with the record `next`.
@@ -69,8 +71,10 @@ void PageJudge::judge_bad_records(std::span<const PageNumber> pages, const PageO
     const bool old = ages_.is_whole(next.group);
     for (const PageNumber bad : pages) {
         if ((old || input_.only_killed) && !units_.is_torn(bad))
-            lost_records_.suspect(bad, "later pages of its unit show that it was durable", !old);
-        tear(bad, nullptr, old ? "of an older group, see below" : "a cut left no good record of it");
+            lost_records_.suspect(bad, "later pages of its erase unit show that it was durable", !old);
+        tear(bad, nullptr,
+             old ? "it is of an older group, which a finding below explains"
+                 : "a power cut left no valid record of the page");
     }
 }
 
@@ -88,7 +92,7 @@ void PageJudge::judge_contents(PageNumber page, const PageOob& oob, bool failed)
         return;
     }
     tear(page, &oob,
-         known_failed ? "its program failed" : "its contents are not those that its record tells");
+         known_failed ? "programming it failed" : "its contents do not match the checksums in its record");
     if (block && !known_failed && input_.options.mutation != Mutation::kForgetDoubt)
         doubts_.add(make_key(oob.vid, oob.vba), WriteOrder::of(oob));
 }
@@ -100,7 +104,7 @@ void PageJudge::tear(PageNumber page, const PageOob* oob, const char* why) {
     const std::string what = oob == nullptr ? std::string()
                                             : fmt::format(", sequence {} of block {} of volume {}",
                                                           oob->sequence, oob->vba, oob->vid);
-    findings_.add(fmt::format("page {} (unit {}){} is torn and as if never written: {}", page,
+    findings_.add(fmt::format("page {} (unit {}){} is torn and is treated as never written: {}", page,
                               input_.unit_of(page), what, why));
 }
 

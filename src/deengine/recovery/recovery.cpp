@@ -33,12 +33,12 @@ constexpr Step<ShardRecovery> ShardRecovery::kSteps[] = {
     {"find journal", &ShardRecovery::find_journal, nullptr},
     {"load checkpoint", &ShardRecovery::load_newest_checkpoint, &ShardRecovery::drop_map},
     {"read log", &ShardRecovery::read_log, nullptr},
-    {"judge young pages", &ShardRecovery::judge_young_pages, nullptr},
+    {"check young pages", &ShardRecovery::judge_young_pages, nullptr},
     {"replay log", &ShardRecovery::replay_log, nullptr},
     {"apply young pages", &ShardRecovery::apply_young_pages, nullptr},
     {"drop stale entries", &ShardRecovery::drop_stale_entries, nullptr},
     {"settle doubts", &ShardRecovery::settle_doubts, nullptr},
-    {"tell lost records", &ShardRecovery::tell_lost_records, nullptr},
+    {"record lost records", &ShardRecovery::tell_lost_records, nullptr},
     {"count valid pages", &ShardRecovery::count_valid_pages, nullptr},
     {"write checkpoint", &ShardRecovery::write_checkpoint, nullptr},
     {"start", &ShardRecovery::start, &ShardRecovery::stop},
@@ -108,15 +108,14 @@ Result<void> ShardRecovery::read_log() {
     const JournalGaps::Loss loss = gaps_.judge(choice_.journal(), choice_.last_end(), ages_, findings_);
     if (loss.pages == 0) return {};
     findings_.add(
-        fmt::format("{} pages of the journal that were durable cannot be read, the first is number {}",
+        fmt::format("{} journal pages that were durable cannot be read; the first of them is number {}",
                     loss.pages, loss.first));
     if (input_.options.accept_loss) return {};
-    return error(
-        Errc::kCorrupt,
-        "shard {}: page {} of its journal was durable and cannot be read: which blocks were trimmed is "
-        "not known; read its blocks from replicas on other drives, where there are any, or give the trims up "
-        "with `gnstor ssd recover STORE --accept-loss --write`",
-        input_.range.index, loss.first);
+    return error(Errc::kCorrupt,
+                 "shard {}: page {} of its journal was durable and cannot be read: it is not known which "
+                 "blocks were trimmed; read its blocks from replicas on other drives, where there are any, "
+                 "or give up the trims in that page with `gnstor ssd recover STORE --accept-loss --write`",
+                 input_.range.index, loss.first);
 }
 
 Result<void> ShardRecovery::judge_young_pages() {
@@ -152,7 +151,7 @@ Result<void> ShardRecovery::tell_lost_records() {
         told = std::max(told, epoch);
         findings_.add(
             fmt::format("newer versions of blocks of volume {} may be lost: each of its blocks whose present "
-                        "version is of epoch {} or an earlier one is in doubt; another replica tells",
+                        "version is of epoch {} or an earlier one is in doubt; reads ask another replica",
                         volume, epoch));
     }
     return {};
@@ -169,8 +168,8 @@ Result<void> ShardRecovery::count_valid_pages() {
     });
     if (twice)
         return error(Errc::kCorrupt,
-                     "shard {}: the block map names one page for two blocks; read its blocks from replicas "
-                     "on other drives, where there are any",
+                     "shard {}: the block map maps two blocks to the same page; read its blocks from "
+                     "replicas on other drives, where there are any",
                      input_.range.index);
     restore_units();
     impl_->map.for_each_page([&](PageNumber page) { impl_->pool.validate(page); });
@@ -252,11 +251,10 @@ void ShardRecovery::add_findings() {
 
 Result<void> ShardRecovery::sync() {
     if (input_.flash.sync(SyncLevel::kPower) == FlashStatus::kOk) return {};
-    return error(
-        Errc::kIo,
-        "shard {}: what the flash holds cannot be made durable; see what the medium below reports, and "
-        "open the drive again",
-        input_.range.index);
+    return error(Errc::kIo,
+                 "shard {}: the pages on flash cannot be made durable; check the disk under the store for "
+                 "errors, and open the drive again",
+                 input_.range.index);
 }
 
 Result<void> ShardRecovery::put_lost_blocks() {
@@ -281,7 +279,7 @@ Result<void> ShardRecovery::put_lost_blocks() {
             impl_->changes.program(Stream::kCollector, kLostOrderPage.bytes, oob, page) !=
                 nvme::Status::kSuccess)
             return error(Errc::kNoSpace,
-                         "shard {}: there is no page to remember that block {} of volume {} is lost; read "
+                         "shard {}: no flash page is free to record that block {} of volume {} is lost; read "
                          "its blocks from replicas on other drives, where there are any",
                          input_.range.index, key_block(key), key_volume(key));
         impl_->map.commit(*ticket, {page, false});
@@ -327,7 +325,7 @@ Result<void> ShardRecovery::write_checkpoint() {
         return written;
     impl_->recovered.postpone();
     findings_.add(
-        fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until there is room",
+        fmt::format("{}; nothing is lost, blocks can be read, and writes are refused until the disk has room",
                     written.error().message));
     return {};
 }

@@ -26,39 +26,44 @@ void audit_page(const ShardState& shard, BlockKey key, PageNumber page, Findings
     const std::uint32_t unit = shard.pool.unit_of(page);
     const UnitInfo& info = shard.pool.info(unit);
     if (info.system || info.state == UnitState::kFree || page % shard.pages_per_unit >= info.next)
-        findings.add("block {}:{} is mapped to page {}, which its unit does not hold (state {}, next {})",
-                     key_volume(key), key_block(key), page, static_cast<int>(info.state), info.next);
+        findings.add(
+            "block {}:{} is mapped to page {}, but the unit of that page does not hold the page (state {}, "
+            "next page {})",
+            key_volume(key), key_block(key), page, static_cast<int>(info.state), info.next);
     PageOob oob{};
     if (!has_data(shard.flash.read_oob(page, oob))) return;
     if (make_key(oob.vid, oob.vba) != key)
-        findings.add("block {}:{} is mapped to page {}, whose record says {}:{} (kind {})", key_volume(key),
-                     key_block(key), page, oob.vid, oob.vba, static_cast<int>(oob.kind));
+        findings.add(
+            "block {}:{} is mapped to page {}, but the record of that page names block {}:{} (kind {})",
+            key_volume(key), key_block(key), page, oob.vid, oob.vba, static_cast<int>(oob.kind));
     if (oob.unit_serial != info.serial)
-        findings.add("page {} of block {}:{} is of unit serial {}, its unit's is {}", page, key_volume(key),
-                     key_block(key), oob.unit_serial, info.serial);
+        findings.add("page {} of block {}:{} has a record of unit serial {}, but its unit has serial {}",
+                     page, key_volume(key), key_block(key), oob.unit_serial, info.serial);
     if (shard.tombstones.find(key))
-        findings.add("block {}:{} is mapped and under a tombstone", key_volume(key), key_block(key));
+        findings.add("block {}:{} is mapped although a tombstone covers it", key_volume(key), key_block(key));
 }
 
 void audit_units(const ShardState& shard, const std::vector<std::uint32_t>& mapped, Findings& findings) {
     for (std::uint32_t i = 0; i < shard.range.units; ++i) {
         const UnitInfo& info = shard.pool.info(shard.range.first_unit + i);
         if (!info.system && info.valid != mapped[i])
-            findings.add("unit {} counts {} valid pages, {} are mapped", shard.range.first_unit + i,
-                         info.valid, mapped[i]);
+            findings.add("unit {} counts {} valid pages, but blocks are mapped to {} of its pages",
+                         shard.range.first_unit + i, info.valid, mapped[i]);
     }
     if (shard.pool.valid_pages() != shard.map.size())
-        findings.add("{} pages are valid, {} blocks are mapped", shard.pool.valid_pages(), shard.map.size());
+        findings.add("all units together count {} valid pages, but {} blocks are mapped",
+                     shard.pool.valid_pages(), shard.map.size());
 }
 
 void audit_tombstones(const ShardState& shard, Findings& findings) {
     BlockKey end = 0;
     shard.tombstones.for_each([&](const Tombstone& t) {
         if (t.first < end)
-            findings.add("the tombstones at {}:{} overlap", key_volume(t.first), key_block(t.first));
+            findings.add("the tombstone at block {}:{} overlaps the tombstone before it", key_volume(t.first),
+                         key_block(t.first));
         if (t.blocks == 0 || key_volume(t.first) != key_volume(t.first + t.blocks - 1))
-            findings.add("a tombstone at {}:{} has {} blocks", key_volume(t.first), key_block(t.first),
-                         t.blocks);
+            findings.add("the tombstone at block {}:{} has {} blocks, which is not a range within one volume",
+                         key_volume(t.first), key_block(t.first), t.blocks);
         end = t.first + t.blocks;
     });
 }
@@ -72,8 +77,9 @@ void audit_doubts(const ShardState& shard, Findings& findings) {
             entry && has_data(shard.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData)
             present = WriteOrder::of(oob);
         if (present >= order)
-            findings.add("block {}:{} is in doubt although its version is not older", key_volume(key),
-                         key_block(key));
+            findings.add(
+                "block {}:{} is in doubt although its present version is not older than the doubtful one",
+                key_volume(key), key_block(key));
     });
 }
 
@@ -86,11 +92,11 @@ std::vector<std::string> audit(const ShardState& shard) {
     const PageNumber first = shard.range.first_unit * shard.pages_per_unit;
     shard.map.for_each([&](BlockKey key, MapEntry entry) {
         if (entry.page < first || entry.page - first >= seen.size()) {
-            findings.add("block {}:{} is mapped to page {}, which is not this shard's", key_volume(key),
+            findings.add("block {}:{} is mapped to page {}, which belongs to another shard", key_volume(key),
                          key_block(key), entry.page);
             return;
         }
-        if (seen[entry.page - first]) findings.add("page {} is mapped twice", entry.page);
+        if (seen[entry.page - first]) findings.add("two blocks are mapped to page {}", entry.page);
         seen[entry.page - first] = true;
         ++mapped[(entry.page - first) / shard.pages_per_unit];
         audit_page(shard, key, entry.page, findings);

@@ -107,7 +107,7 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
     const std::strong_ordering order =
         WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
     if (oob.kind == PageKind::kLostOrder && c.epoch == oob.epoch) {
-        // A bound, not an order: the error stays until the floor has passed it (ARRAY.md, rule 13).
+        // A bound, not an order: the error stays until the floor has passed it (docs/array.md, rule 13).
         const VolumeFloor* floor = state_.floors.find(c.volume);
         const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
         return passed && order > 0 ? Action::kReplace : Action::kUnknownOrder;

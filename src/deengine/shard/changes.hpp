@@ -1,5 +1,5 @@
 // changes.hpp: writes, zeroes and trims: compares orders and reserves room for the whole command, then
-// changes page after page. ARRAY.md, rules 7, 8 and 13.
+// changes page after page. docs/array.md, rules 7, 8 and 13.
 //
 // Owns the plan of the command that is executed, and a copy of contents that the sender may still change.
 // Invariants

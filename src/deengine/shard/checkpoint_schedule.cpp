@@ -82,8 +82,8 @@ Result<void> CheckpointSchedule::write_last() {
         if (checkpoint.wants_sync() && !durability_.sync_now()) break;
     }
     return error(Errc::kIo,
-                 "a drive was closed without a checkpoint: its flash has no room for one or cannot sync; "
-                 "what was acknowledged is recovered from the log at the next opening");
+                 "a drive was closed without a checkpoint: its flash has no room for a checkpoint or cannot "
+                 "sync; what was acknowledged is recovered from the log at the next opening");
 }
 
 }  // namespace gnstor::deengine

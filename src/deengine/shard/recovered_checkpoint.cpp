@@ -63,8 +63,8 @@ Result<void> RecoveredCheckpoint::write_one() {
         if (state_.flash.sync(SyncLevel::kPower) != FlashStatus::kOk) {
             durability_.note_broken();
             return error(Errc::kIo,
-                         "shard {}: what was recovered cannot be made durable; see what the medium below "
-                         "reports, and open the drive again",
+                         "shard {}: the result of the recovery cannot be made durable; check the disk under "
+                         "the store for errors, and open the drive again",
                          state_.range.index);
         }
         groups.note_durable(groups.current());
@@ -77,15 +77,14 @@ Error RecoveredCheckpoint::why_not() const {
     const std::uint32_t shard = state_.range.index;
     if (schedule_.no_room_below())
         return error(Errc::kNoSpace,
-                     "shard {}: the disk under the store is full, and has no room for the checkpoint of what "
-                     "was recovered; make room of {} KiB on that disk",
+                     "shard {}: the disk under the store is full, and has no room for the checkpoint of the "
+                     "recovery; free {} KiB on that disk",
                      shard, (units_needed() + 1) * state_.pages_per_unit * (nvme::kBlockBytes / 1024));
-    return error(
-        Errc::kNoSpace,
-        "shard {}: flash has no page for a checkpoint of what was recovered ({} free units, {} bad); "
-        "nothing was changed; mount with more units, or read its blocks from replicas on other "
-        "drives, where there are any",
-        shard, state_.pool.free_units(), state_.pool.units() - state_.pool.good_units());
+    return error(Errc::kNoSpace,
+                 "shard {}: the flash has no free page for the checkpoint of the recovery ({} erase units "
+                 "are free, {} are bad); nothing was changed; mount with more units, or read its blocks from "
+                 "replicas on other drives, where there are any",
+                 shard, state_.pool.free_units(), state_.pool.units() - state_.pool.good_units());
 }
 
 bool RecoveredCheckpoint::retry() {

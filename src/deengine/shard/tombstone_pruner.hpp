@@ -1,5 +1,5 @@
 // tombstone_pruner.hpp: which sequences of a volume are resolved, and which tombstones are dropped for that.
-// ARRAY.md, rule 8.
+// docs/array.md, rule 8.
 //
 // A tombstone says two things: an older write of its blocks, which may still arrive, is superseded; and older
 // pages of these blocks, which a recovery may still find, do not count. The first ends with the floor: no
