@@ -57,7 +57,7 @@ struct PageOob {
     std::uint32_t epoch;
     std::uint32_t sector_crc[nvme::kSectorsPerBlock];  ///< CRC-32C of each sector; zero without data
     std::uint32_t unit_serial;  ///< serial number of its unit's opening; later openings have higher ones
-    std::uint32_t group;        ///< durability group it was programmed in (durability.cpp), modulo 2^32
+    std::uint32_t group;  ///< durability group it was programmed in (durability_groups.hpp), modulo 2^32
     std::uint32_t crc;
 };
 static_assert(sizeof(PageOob) == 64, "an out-of-band record is 64 bytes");

@@ -78,7 +78,7 @@ class Engine {
     [[nodiscard]] std::vector<std::string> audit() const;
     /// The medium below the flash had no room for the checkpoint that ends a mount: blocks can be read,
     /// writes are refused as on a full drive, volumes can be deleted. poll() retries once a second
-    /// (recovery_settle.cpp).
+    /// (recovered_checkpoint.hpp).
     [[nodiscard]] bool unsettled() const;
     [[nodiscard]] const EngineCounters& counters() const;
     [[nodiscard]] std::uint64_t capacity_blocks() const;  ///< offered to users, over-provisioning excluded

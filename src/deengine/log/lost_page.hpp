@@ -18,15 +18,25 @@ inline void fill_lost_page(std::byte* page, std::uint32_t content) {
     std::memcpy(page, &content, sizeof(content));
 }
 
-/// The order of the version that a page holds or stands for. Reads the page only if it is a lost one;
-/// `scratch` has room for one page.
+/// Contents of a page of kLostOrder.
+struct alignas(64) ZeroPage {
+    std::byte bytes[nvme::kBlockBytes] = {};
+};
+inline constexpr ZeroPage kLostOrderPage{};
+
+/// Whether a page's contents can be read and are those that its record tells. `scratch` has room for one
+/// page.
+inline bool is_intact(Flash& flash, PageNumber page, const PageOob& oob, std::byte* scratch) {
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    return has_data(flash.read(page, 0, nvme::kSectorsPerBlock, scratch, crcs)) &&
+           std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0;
+}
+
+/// The order of the version that a page holds or stands for. Reads the page only if it is a lost one.
 inline WriteOrder order_of_page(Flash& flash, PageNumber page, const PageOob& oob, std::byte* scratch) {
     WriteOrder order = WriteOrder::of(oob);
     if (oob.kind != PageKind::kLost) return order;
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    const FlashStatus status = flash.read(page, 0, nvme::kSectorsPerBlock, scratch, crcs);
-    if (has_data(status) && std::memcmp(crcs, oob.sector_crc, sizeof(crcs)) == 0)
-        std::memcpy(&order.crc, scratch, sizeof(order.crc));
+    if (is_intact(flash, page, oob, scratch)) std::memcpy(&order.crc, scratch, sizeof(order.crc));
     return order;
 }
 

@@ -86,6 +86,15 @@ class BlockMap {
             for (const std::uint64_t slot : table_[b].slots)
                 if (is_visible(slot)) f(key_of(b, slot), entry_of(slot));
     }
+    /// The key of this page; nothing if no entry names it. Searches the whole map: for pages without a
+    /// record.
+    [[nodiscard]] std::optional<BlockKey> key_of_page(PageNumber page) const {
+        std::optional<BlockKey> found;
+        for_each([&](BlockKey key, MapEntry entry) {
+            if (entry.page == page) found = key;
+        });
+        return found;
+    }
     /// Erases every key for which f(key, entry) says so; returns how many.
     template <class F>
     std::uint64_t erase_if(F&& f) {

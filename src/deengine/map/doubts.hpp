@@ -16,7 +16,7 @@
 //   * only a mount lists blocks, and volumes with lost records;
 //   * each complete checkpoint contains all of them (LogType::kDoubt and kLostRecords in its records), so
 //   that they survive the log before it.
-// Bounded: listed blocks by capacity(), with more of them nothing is mounted (recovery_pages.cpp); volumes
+// Bounded: listed blocks by capacity(), with more of them nothing is mounted (found_doubts.hpp); volumes
 // with lost records by the volumes that exist. Owned by one shard.
 #pragma once
 

@@ -19,12 +19,26 @@ inline std::uint32_t content_crc(const std::uint32_t (&sector_crc)[nvme::kSector
     return crc32c(sector_crc, sizeof(sector_crc));
 }
 
+/// Epoch and sequence: what is known of a write before its contents are copied. Between equal ones the
+/// contents decide.
+struct WriteNumber {
+    nvme::Epoch epoch = 0;
+    std::uint64_t sequence = 0;
+
+    auto operator<=>(const WriteNumber&) const = default;
+};
+
 struct WriteOrder {
     nvme::Epoch epoch = 0;
     std::uint64_t sequence = 0;
     std::uint32_t crc = 0;
 
-    auto operator<=>(const WriteOrder&) const = default;
+    bool operator==(const WriteOrder&) const = default;
+    std::strong_ordering operator<=>(const WriteOrder& other) const {
+        const std::strong_ordering by_number = number() <=> other.number();
+        return by_number != 0 ? by_number : crc <=> other.crc;
+    }
+    [[nodiscard]] WriteNumber number() const { return {epoch, sequence}; }
     /// From the record alone; the CRC of a lost page is in its contents (lost_page.hpp).
     static WriteOrder of(const PageOob& oob) {
         const bool lost = oob.kind == PageKind::kLost || oob.kind == PageKind::kLostOrder;

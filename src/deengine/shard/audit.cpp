@@ -1,10 +1,5 @@
-// audit.cpp: whether a shard's tables agree with each other and with flash. Slow: for simulation and tests,
-// never on the I/O path.
-//
-// What must hold between two commands (shard_impl.hpp, unit_pool.hpp, tombstones.hpp): each mapped page's
-// record names its key and its unit's serial; each page is mapped once; units count what is mapped in them;
-// nothing is mapped and under a tombstone at once; intervals of tombstones are disjoint.
-#include "deengine/shard/shard_impl.hpp"
+// audit.cpp: the comparisons of audit.hpp.
+#include "deengine/shard/audit.hpp"
 
 #include <fmt/core.h>
 
@@ -27,7 +22,7 @@ class Findings {
 };
 
 /// Compares the record of a mapped page with the map. A record that cannot be read is no finding.
-void audit_page(const Shard::Impl& shard, BlockKey key, PageNumber page, Findings& findings) {
+void audit_page(const ShardState& shard, BlockKey key, PageNumber page, Findings& findings) {
     const std::uint32_t unit = shard.pool.unit_of(page);
     const UnitInfo& info = shard.pool.info(unit);
     if (info.system || info.state == UnitState::kFree || page % shard.pages_per_unit >= info.next)
@@ -48,7 +43,7 @@ void audit_page(const Shard::Impl& shard, BlockKey key, PageNumber page, Finding
         findings.add("block {}:{} is mapped although a tombstone covers it", key_volume(key), key_block(key));
 }
 
-void audit_units(const Shard::Impl& shard, const std::vector<std::uint32_t>& mapped, Findings& findings) {
+void audit_units(const ShardState& shard, const std::vector<std::uint32_t>& mapped, Findings& findings) {
     for (std::uint32_t i = 0; i < shard.range.units; ++i) {
         const UnitInfo& info = shard.pool.info(shard.range.first_unit + i);
         if (!info.system && info.valid != mapped[i])
@@ -60,7 +55,7 @@ void audit_units(const Shard::Impl& shard, const std::vector<std::uint32_t>& map
                      shard.pool.valid_pages(), shard.map.size());
 }
 
-void audit_tombstones(const Shard::Impl& shard, Findings& findings) {
+void audit_tombstones(const ShardState& shard, Findings& findings) {
     BlockKey end = 0;
     shard.tombstones.for_each([&](const Tombstone& t) {
         if (t.first < end)
@@ -74,7 +69,7 @@ void audit_tombstones(const Shard::Impl& shard, Findings& findings) {
 }
 
 /// A doubt that is settled must be gone.
-void audit_doubts(const Shard::Impl& shard, Findings& findings) {
+void audit_doubts(const ShardState& shard, Findings& findings) {
     shard.doubts.for_each([&](BlockKey key, const WriteOrder& order) {
         WriteOrder present = shard.tombstones.find(key).value_or(WriteOrder{});
         PageOob oob{};
@@ -90,8 +85,7 @@ void audit_doubts(const Shard::Impl& shard, Findings& findings) {
 
 }  // namespace
 
-std::vector<std::string> Shard::audit() const {
-    const Impl& shard = *impl_;
+std::vector<std::string> audit(const ShardState& shard) {
     Findings findings;
     std::vector<std::uint32_t> mapped(shard.range.units);
     std::vector<bool> seen(std::size_t{shard.range.units} * shard.pages_per_unit);
@@ -111,12 +105,6 @@ std::vector<std::string> Shard::audit() const {
     audit_tombstones(shard, findings);
     audit_doubts(shard, findings);
     return findings.take();
-}
-
-void Shard::for_each_block(
-    const std::function<void(nvme::VolumeId, nvme::BlockAddress, PageNumber)>& call) const {
-    impl_->map.for_each(
-        [&](BlockKey key, MapEntry entry) { call(key_volume(key), key_block(key), entry.page); });
 }
 
 }  // namespace gnstor::deengine

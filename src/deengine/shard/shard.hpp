@@ -105,7 +105,7 @@ class Shard {
     [[nodiscard]] const std::vector<ScrubError>& bad_places() const;
     /// Most blocks that may be mapped: all pages less reserve, journal and bad units.
     [[nodiscard]] std::uint64_t page_limit() const;
-    /// Inconsistencies between map, units, tombstones and flash (audit.cpp); empty: none. Slow: for tests.
+    /// Inconsistencies between map, units, tombstones and flash (audit.hpp); empty: none. Slow: for tests.
     [[nodiscard]] std::vector<std::string> audit() const;
     /// Every mapped block and its page; in no order.
     void for_each_block(

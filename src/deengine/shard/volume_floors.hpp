@@ -55,6 +55,17 @@ class VolumeFloors {
         entries_.pop_back();
         index_[volume] = kNone;
     }
+    /// The record of a block whose order cannot be read: bounded by the highest order seen in its volume.
+    [[nodiscard]] PageOob lost_order(BlockKey key) const {
+        PageOob oob{};
+        oob.vid = key_volume(key);
+        oob.vba = key_block(key);
+        oob.kind = PageKind::kLostOrder;
+        const VolumeFloor* seen = find(oob.vid);
+        oob.epoch = seen != nullptr ? seen->epoch : ~nvme::Epoch{0};
+        oob.sequence = seen != nullptr ? seen->highest : ~std::uint64_t{0};
+        return oob;
+    }
     [[nodiscard]] const std::vector<VolumeFloor>& entries() const { return entries_; }
 
   private:

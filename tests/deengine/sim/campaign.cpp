@@ -35,7 +35,7 @@ constexpr NamedMutation kMutations[] = {
     {Mutation::kSkipFirstSync, "skip-first-sync",
      "recovery builds on what a killed process left and nothing made stable", "kills", 64},
     {Mutation::kNoSerialGap, "no-serial-gap", "serials of units whose pages a cut took are given out again",
-     "kills", 0, "equivalent, where what cannot be read stays so: kSerialGap (recovery_checkpoint.cpp)"},
+     "kills", 0, "equivalent, where what cannot be read stays so: kSerialGap (recovery.cpp)"},
     {Mutation::kMovedNotRecorded, "moved-not-recorded",
      "a checkpoint says nothing of entries that moved while it was written", "tight", 3},
     {Mutation::kMoveKeepsWay, "move-keeps-way",
