@@ -2,7 +2,7 @@
 // quiesce and reclaim.
 #include <gnstor/base/log.hpp>
 
-#include "gnor/channel_access.hpp"
+#include "gnor/channel_memory.hpp"
 
 #include <cstring>
 #include <utility>

@@ -164,7 +164,7 @@ class Channel {
     Result<std::string> describe() const;
 
   private:
-    class HostAccess;  // channel_access.hpp: lane memory, or a copy that is written back
+    class HostAccess;  // channel_memory.hpp: lane memory, or a copy that is written back
 
     Channel(rdma::Nic& nic, const ChannelOptions& options, const PoolPlan& plan, const ChannelLayout& layout);
     Result<void> set_up();

@@ -1,9 +1,9 @@
-// channel_left_behind.cpp: releases what ended kernels left behind: tokens, callbacks, pool buffers. One host
+// left_behind.cpp: releases what ended kernels left behind: tokens, callbacks, pool buffers. One host
 // thread, quiet (channel.hpp).
 //
 // Nothing here ends a command: one that a drive has not answered goes into quarantine with its buffer; both
 // come back with the answer or by reclaim().
-#include "gnor/channel_access.hpp"
+#include "gnor/channel_memory.hpp"
 
 namespace gnstor::gnor {
 

@@ -1,4 +1,4 @@
-// channel_regions.cpp: memory that users register with a channel: the table in NIC-visible memory, and its
+// registered_regions.cpp: memory that users register with a channel: the table in NIC-visible memory, and its
 // copy in lane memory.
 //
 // The table's count publishes entries (a release); lanes copy new entries into lane memory. When an entry is

@@ -1,4 +1,4 @@
-// channel_access.hpp: the host's access to a channel's lane memory while no lane is in a call on the channel.
+// channel_memory.hpp: the host's access to a channel's lane memory while no lane is in a call on the channel.
 // For the sources of Channel only; one host thread.
 //
 // With CPU lanes the host works on lane memory directly; with GPU lanes on a copy, which commit() writes back

@@ -1,7 +1,7 @@
-// channel_describe.cpp: the state of a channel as text, to find out what its lanes wait for.
+// channel_report.cpp: the state of a channel as text, to find out what its lanes wait for.
 //
 // Works on a copy of lane memory, and reads NIC-visible memory in place. Not used in the I/O path.
-#include "gnor/channel_access.hpp"
+#include "gnor/channel_memory.hpp"
 
 #include <fmt/format.h>
 
