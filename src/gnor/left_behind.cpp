@@ -1,29 +1,23 @@
-// left_behind.cpp: releases what ended kernels left behind: tokens, callbacks, pool buffers. One host
-// thread, quiet (channel.hpp).
-//
-// Nothing here ends a command: one that a drive has not answered goes into quarantine with its buffer; both
-// come back with the answer or by reclaim().
-#include "gnor/channel_memory.hpp"
+#include "gnor/left_behind.hpp"
+
+#include <gnstor/gnor/detail/resources/command_slots.hpp>
+
+#include "gnor/channel_report.hpp"
 
 namespace gnstor::gnor {
 
-Result<std::uint32_t> Channel::drop_tokens() {
-    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
+std::uint32_t drop_tokens(ChannelState& c) {
     std::uint32_t dropped = 0;
-    for (std::uint32_t i = 0; i < access->command_slots; ++i) {
-        if (state_of(load_control(access->slot(i))) != SlotState::kOwned) continue;
-        (void)leave_slot(*access, i);
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) {
+        if (state_of(load_control(c.slot(i))) != SlotState::kOwned) continue;
+        (void)leave_slot(c, i);
         ++dropped;
     }
-    GN_TRY(access.commit());
     return dropped;
 }
 
-Result<std::uint32_t> Channel::drop_callbacks() {
-    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-    ChannelState& c = *access;
-    std::uint32_t dropped = 0;
-    for (std::uint32_t i = 0; i < c.command_slots; ++i) dropped += is_first_with_callback(c, i) ? 1 : 0;
+std::uint32_t drop_callbacks(ChannelState& c) {
+    const std::uint32_t dropped = count_callbacks(c);
     for (std::uint32_t i = 0; i < c.command_slots; ++i) {
         const SlotState state = state_of(load_control(c.slot(i)));
         if (state == SlotState::kCallback || state == SlotState::kEnded) (void)leave_slot(c, i);
@@ -32,20 +26,16 @@ Result<std::uint32_t> Channel::drop_callbacks() {
     for (std::uint32_t w = 0; w < c.slot_words; ++w)
         simt::store_relaxed<simt::Scope::kDevice>(&c.ready_slots()[w], 0ull);
     simt::store_relaxed<simt::Scope::kDevice>(&c.any_ready, 0u);
-    GN_TRY(access.commit());
     return dropped;
 }
 
-Result<Channel::LeftBuffers> Channel::free_left_buffers() {
-    GN_ASSIGN(HostAccess access, HostAccess::begin(*this));
-    ChannelState& c = *access;
+LeftBuffers free_left_buffers(ChannelState& c, std::uint32_t blocks) {
     LeftBuffers left{};
-    for (std::uint32_t first = 0; first < plan_.blocks; ++first) {
+    for (std::uint32_t first = 0; first < blocks; ++first) {
         if ((c.pool_length()[first] & kRunLengthMask) == 0) continue;
         const auto status = pool_free(c, reinterpret_cast<void*>(pool_address(c, first)));
         ++(nvme::ok(status) ? left.freed : left.in_use);
     }
-    GN_TRY(access.commit());
     return left;
 }
 
