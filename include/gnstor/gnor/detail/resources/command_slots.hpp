@@ -204,7 +204,7 @@ inline void record_error(ChannelState& c, nvme::Status status, std::uint32_t que
     e.queue = queue;
     e.block = block;
     e.syndrome = syndrome;
-    // Publishes the fields: pairs with the acquire of Channel::first_error.
+    // Publishes the fields: pairs with the acquire of read_first_error.
     simt::store_release<simt::Scope::kDevice>(&e.recorded, 1u);
 }
 
