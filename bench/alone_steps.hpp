@@ -1,7 +1,7 @@
 // alone_steps.hpp: one operation of a lone lane, step by step, with the time of each. Device code, CPU and
 // GPU lanes.
 //
-// The straight path itself (gnor/detail/paths/lone.hpp), which says after each step what it has done; a clock
+// The straight path itself (gnor/detail/paths/single_lane.hpp), which says after each step what it has done; a clock
 // is looked at there. So the parts of a latency can be told in one run; the whole is measured by the
 // synchronous call itself, without these looks (alone_job.hpp). On a GPU the clock is %globaltimer: 32 ns a
 // tick, so a step's mean is good to a few ns only because operations do not begin in step with it.

@@ -1,6 +1,6 @@
 // poster_gate.cu: the device poster, and the straight path's own order of the same stores, in kernels small
 // enough that ptx_order_test.py can follow every path through them.
-#include <gnstor/gnor/detail/paths/lone.hpp>
+#include <gnstor/gnor/detail/paths/single_lane.hpp>
 #include <gnstor/rdma/poster.hpp>
 
 using gnstor::rdma::SendOutcome;

@@ -22,7 +22,7 @@
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
-#include <gnstor/gnor/detail/paths/lone.hpp>
+#include <gnstor/gnor/detail/paths/single_lane.hpp>
 #include <gnstor/gnor/detail/resources/resolved.hpp>
 
 namespace gnstor {

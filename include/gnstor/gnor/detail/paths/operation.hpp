@@ -1,7 +1,7 @@
 // operation.hpp: carries a request out: resources, sending, waiting, retries, deadline. CPU and GPU lanes.
 //
 // Which path takes a request, and what it falls back to:
-//   * read() and write() by a lane with a channel of its own: lone.hpp; else run(), below;
+//   * read() and write() by a lane with a channel of its own: single_lane.hpp; else run(), below;
 //   * Batch::submit() by a warp: together.hpp; else send_at_once() for each lane (async.hpp);
 //   * read_many(), write_many() and all other synchronous calls: run();
 //   * asynchronous calls: send_at_once() or send_all() (async.hpp), the sending half of run();

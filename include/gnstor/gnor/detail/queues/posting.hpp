@@ -15,7 +15,7 @@ GN_HD bool is_broken(State& c, std::uint32_t queue) {
     return simt::load_relaxed<State::kScope>(&c.queue(queue).broken) != 0;
 }
 
-/// Stores the doorbell records of receives that a lone lane has deferred (lone.hpp).
+/// Stores the doorbell records of receives that a lone lane has deferred (single_lane.hpp).
 template <class State>
 GN_HD GN_NOINLINE void record_deferred_receives(State& c) {
     simt::release_before_stores<simt::Scope::kSystem>();

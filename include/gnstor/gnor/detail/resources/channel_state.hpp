@@ -225,7 +225,7 @@ struct alignas(64) ChannelState {
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: bit per queue pair, from its first flushed receive on
-    std::uint64_t deferred_receives;      ///< bit per queue pair: its receive record is deferred (lone.hpp)
+    std::uint64_t deferred_receives;      ///< bit per queue pair: its receive record is deferred (single_lane.hpp)
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t gathering;            // atomic: 1: a group holds the try-lock AllOrNothingLock (async.hpp)
     Region cache[kMaxRegions];          // atomic words

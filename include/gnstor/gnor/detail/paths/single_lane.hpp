@@ -1,4 +1,4 @@
-// lone.hpp: fast path: one read or write of one command, by a lane that has its channel to itself. CPU and
+// single_lane.hpp: fast path: one read or write of one command, by a lane that has its channel to itself. CPU and
 // GPU lanes.
 //
 // run() (operation.hpp) carries out any request of any group, and for a lone lane on a GPU that generality

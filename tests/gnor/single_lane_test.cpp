@@ -1,11 +1,11 @@
-// lone_test.cpp: the straight path of a lane that has its channel to itself: the same results as by run(),
+// single_lane_test.cpp: the straight path of a lane that has its channel to itself: the same results as by run(),
 // whatever the drives answer; nothing owed is forgotten; ids and rings come round.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 
-#include "gnor/lone_rig.hpp"
+#include "gnor/single_lane_rig.hpp"
 
 namespace gnstor::test {
 namespace {

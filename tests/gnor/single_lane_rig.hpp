@@ -1,5 +1,5 @@
-// lone_rig.hpp: a lane that has its channel to itself, and whether its calls go straight
-// (gnor/detail/paths/lone.hpp).
+// single_lane_rig.hpp: a lane that has its channel to itself, and whether its calls go straight
+// (gnor/detail/paths/single_lane.hpp).
 #pragma once
 
 #include <gtest/gtest.h>
