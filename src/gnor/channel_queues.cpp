@@ -87,7 +87,7 @@ void ChannelQueues::begin_again(std::uint32_t slot, ChannelState& c) const {
     auto* completion = const_cast<mlx5::Cqe64*>(q.send_completion);
     std::memset(completion, 0, sizeof(*completion));
     simt::store_relaxed<simt::Scope::kSystem>(&completion->counter_own, mlx5::kInitialCounterOwn);
-    // Before receives are posted again: a lone lane may have deferred this record (single_lane.hpp).
+    // Before receives are posted again: a single lane may have deferred this record (single_lane.hpp).
     simt::release_before_stores<simt::Scope::kSystem>();
     rdma::record_consumed(c.completion_queue(), c.completions.consumer);
     rdma::post_all_receives(c.receives()[slot]);

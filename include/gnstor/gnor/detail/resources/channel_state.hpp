@@ -180,7 +180,7 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
-    std::uint64_t straight;     ///< commands of the fast paths: ended by a lone lane, sent by a batch
+    std::uint64_t fast_path;    ///< commands of the fast paths: ended by a single lane, sent by a batch
     std::uint64_t malformed;    ///< responses that are too short: their queue pair counts as broken
     std::uint64_t older_reads;  ///< blocks doubtful on every replica, read as their older version
 };
@@ -225,7 +225,7 @@ struct alignas(64) ChannelState {
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: bit per queue pair, from its first flushed receive on
-    std::uint64_t deferred_receives;      ///< bit per queue pair: its receive record is deferred (single_lane.hpp)
+    std::uint64_t deferred_receives;      ///< bit per queue pair: single_lane.hpp deferred its receive record
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t gathering;            // atomic: 1: a group holds the try-lock AllOrNothingLock (async.hpp)
     Region cache[kMaxRegions];          // atomic words
