@@ -10,8 +10,8 @@
 // holds the poll lock; the rest is written by the host before lanes get the channel.
 #pragma once
 
-#include <gnstor/gnor/callbacks.hpp>
 #include <gnstor/gnor/detail/resources/pool_levels.hpp>
+#include <gnstor/gnor/types/callbacks.hpp>
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 #include <gnstor/rdma/mlx5.hpp>

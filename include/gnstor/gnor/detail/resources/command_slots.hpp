@@ -7,9 +7,9 @@
 // reset the queue pair).
 #pragma once
 
-#include <gnstor/gnor/detail/queues/status_order.hpp>
 #include <gnstor/gnor/detail/resources/buffers.hpp>
 #include <gnstor/gnor/detail/resources/resolved.hpp>
+#include <gnstor/gnor/types/status_order.hpp>
 #include <gnstor/simt/group.hpp>
 
 namespace gnstor::gnor {

@@ -1,10 +1,10 @@
-// request.hpp: a user's requests, and how a lane walks through its share of them piece by piece. CPU and GPU
+// cursor.hpp: a user's requests, and how a lane walks through its share of them piece by piece. CPU and GPU
 // lanes.
 #pragma once
 
 #include <gnstor/gnor/detail/paths/pieces.hpp>
-#include <gnstor/gnor/detail/queues/status_order.hpp>
 #include <gnstor/gnor/detail/resources/buffers.hpp>
+#include <gnstor/gnor/types/status_order.hpp>
 #include <gnstor/simt/copy.hpp>
 
 namespace gnstor {
