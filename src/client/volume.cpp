@@ -65,9 +65,9 @@ struct Volume::Impl {
         r.resolved = floor->resolved(host);
         return r;
     }
-    // Each opening has one sequence counter (ARRAY.md, rule 6). The host's CPU lanes cannot reach a GPU's
-    // counter: they start from its value, and store their last value back. This is correct only while no
-    // kernel writes the volume; return_sequence() detects one that did.
+    // Each opening has one sequence counter (docs/array.md, rule 6). The host's CPU lanes cannot reach a
+    // GPU's counter: they start from its value, and store their last value back. This is correct only while
+    // no kernel writes the volume; return_sequence() detects one that did.
     Result<std::uint64_t> borrow_sequence();
     Result<void> return_sequence(std::uint64_t borrowed, bool in_doubt);
     /// `older`: if not null, the read accepts older versions, and counts the blocks that it got so.
@@ -252,10 +252,13 @@ bool Volume::lease_held() const {
 Result<void> Volume::set_byte_length(std::uint64_t bytes) {
     const std::uint64_t capacity = impl_->record.geometry.capacity_blocks * nvme::kBlockBytes;
     if (impl_->mode != OpenMode::kWrite)
-        return error(Errc::kPermission, "volume {} was opened for reading; its length stays",
-                     impl_->record.name);
+        return error(
+            Errc::kPermission,
+            "volume {} was opened for reading, so its length cannot be changed; open it for writing first",
+            impl_->record.name);
     if (bytes > capacity)
-        return error(Errc::kInvalidArgument, "{} bytes do not fit into volume {} of {}", bytes,
+        return error(Errc::kInvalidArgument,
+                     "a length of {} bytes is above the capacity of volume {}, {} bytes", bytes,
                      impl_->record.name, capacity);
     impl_->byte_length = bytes;
     return {};
@@ -304,8 +307,8 @@ Result<void> Volume::Impl::return_sequence(std::uint64_t borrowed, bool in_doubt
     GN_TRY(floor->host_memory().download(0, &last, sizeof last));
     if (now != borrowed)
         return error(Errc::kBusy,
-                     "a kernel wrote volume {} while the host did: which write of a block is the newer one "
-                     "is not known; write again with no kernel running",
+                     "a kernel wrote volume {} while the host wrote it, so it is not known which write of a "
+                     "block is newer; write again while no kernel runs",
                      record.name);
     GN_TRY(floor->lane_memory().upload(0, &last, sizeof last));
     return floor->resolve(borrowed + 1, last - borrowed, in_doubt);

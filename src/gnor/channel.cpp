@@ -10,7 +10,7 @@ namespace {
 
 Result<void> check_options(const ChannelOptions& o) {
     if (o.ssds == 0 || o.ssds > placement::kMaxSlots)
-        return error(Errc::kInvalidArgument, "a channel for {} SSDs: give 1 to {}", o.ssds,
+        return error(Errc::kInvalidArgument, "a channel cannot have {} SSDs; give 1 to {}", o.ssds,
                      placement::kMaxSlots);
     if (o.depth < 2 || o.depth > 1024 || (o.depth & (o.depth - 1)) != 0)
         return error(Errc::kInvalidArgument, "channel depth {}: give a power of two of 2 to 1024", o.depth);
@@ -67,7 +67,7 @@ Channel::~Channel() {
 
 ChannelRef Channel::ref() const {
     if (auto here = memory_.lane_memory().check_this_gpu(); !here.ok()) {
-        log_error("a channel is not for kernels of this thread: {}", here.error().message);
+        log_error("kernels that this thread launches cannot use a channel: {}", here.error().message);
         return ChannelRef::none(nvme::Status::kWrongLanes);
     }
     return ChannelRef(memory_.lane_memory().lane_as<ChannelState>(), options_.lanes);
@@ -77,8 +77,8 @@ Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Co
                                                     std::span<const std::byte> data,
                                                     std::uint32_t timeout_ms) {
     if (slot >= options_.ssds)
-        return error(Errc::kInvalidArgument, "command to slot {} of a channel with {} queue pairs", slot,
-                     options_.ssds);
+        return error(Errc::kInvalidArgument,
+                     "cannot send a command to slot {}: the channel has {} queue pairs", slot, options_.ssds);
     if (data.size() > kInCapsuleBytes)
         return error(Errc::kInvalidArgument, "{} bytes do not fit into a capsule: at most {}", data.size(),
                      kInCapsuleBytes);
@@ -94,8 +94,8 @@ Result<void> Channel::unregister_buffer(void* base) {
     const std::uint32_t commands = count_unanswered_in(*access, regions_[entry]);
     if (commands != 0)
         return error(Errc::kBusy,
-                     "{} commands under way name the region at {}: a drive may still write there; wait for "
-                     "them (quiesce), or end them (reclaim)",
+                     "cannot unregister the region at {1}: {0} commands in flight use it, and a drive may "
+                     "still write there; wait for them (quiesce), or end them (reclaim)",
                      commands, base);
     return regions_.remove(entry);
 }
@@ -138,14 +138,15 @@ Result<void> Channel::quiesce(simt::Deadline deadline) {
     }
     GN_TRY(access.commit());
     if (pending != 0)
-        return error(Errc::kTimedOut, "{} commands are still without an answer; reclaim their slots",
-                     pending);
+        return error(Errc::kTimedOut,
+                     "{} commands are still without an answer; reclaim the slots of their SSDs", pending);
     return {};
 }
 
 Result<void> Channel::reclaim(std::uint32_t slot) {
     if (slot >= options_.ssds)
-        return error(Errc::kInvalidArgument, "reclaim of slot {}: the channel has {}", slot, options_.ssds);
+        return error(Errc::kInvalidArgument, "cannot reclaim slot {}: the channel has {} slots", slot,
+                     options_.ssds);
     GN_TRY(queues_.reset(slot));
     GN_ASSIGN(LaneAccess access, LaneAccess::begin(memory_));
     ChannelState& c = *access;

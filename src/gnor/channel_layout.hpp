@@ -82,6 +82,6 @@ constexpr std::size_t memory_bytes(std::uint32_t depth, std::uint32_t ssds) {
     const ChannelLayout l = ChannelLayout::of(depth, ssds, PoolPlan{});
     return l.nic_bytes + l.lane_fixed;
 }
-static_assert(memory_bytes(32, 4) <= 50'000, "50 KB at 4 SSDs and depth 32, as DESIGN.md says");
+static_assert(memory_bytes(32, 4) <= 50'000, "50 KB at 4 SSDs and depth 32, as docs/design.md says");
 
 }  // namespace gnstor::gnor

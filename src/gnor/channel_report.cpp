@@ -58,11 +58,11 @@ void describe_queue(Text out, ChannelState& c, std::uint32_t i, std::uint32_t pe
     const auto record = [&](std::uint32_t which) {
         return be32(simt::load_relaxed<simt::Scope::kSystem>(q.doorbell_record + which));
     };
-    fmt::format_to(
-        out,
-        "queue {}: {} of {} credits out, {} answers missing; entries reserved {}, published {}, rung "
-        "{}, completed {}",
-        i, q.outstanding, c.depth, pending, q.send.reserved, q.send.published, q.send.rung, q.send.completed);
+    fmt::format_to(out,
+                   "queue {}: {} of {} credits in use, {} answers missing; entries reserved {}, published "
+                   "{}, rung {}, completed {}",
+                   i, q.outstanding, c.depth, pending, q.send.reserved, q.send.published, q.send.rung,
+                   q.send.completed);
     if (mlx5::cqe_opcode(own) != mlx5::kCqeInvalid)
         fmt::format_to(out, " (the NIC says up to {})", mlx5::cqe_wqe_counter(own));
     fmt::format_to(out, "; send record {}; receives posted {}, record {}", record(mlx5::kSendRecord),
@@ -168,15 +168,15 @@ Result<std::string> describe(const ChannelMemory& memory, const ChannelPool& poo
                    "callbacks, {} ended\n",
                    name_of(c.sharing), count_free(c.free_slots(), c.slot_words), c.command_slots,
                    n.waited_for, n.abandoned, n.with_callbacks, n.ended);
-    fmt::format_to(out, "completions: {}, {} consumed, record {}, {} in front\n",
-                   c.completions.lock != 0 ? "a group is polling" : "nobody is polling",
+    fmt::format_to(out, "completions: {}, {} consumed, record {}, {} arrived and not consumed\n",
+                   c.completions.lock != 0 ? "a group is polling" : "no group is polling",
                    c.completions.consumer, be32(simt::load_relaxed<simt::Scope::kSystem>(c.consumer_record)),
                    count_arrived(c));
     for (std::uint32_t i = 0; i < c.queues; ++i) describe_queue(out, c, i, n.pending[i]);
-    fmt::format_to(out, "pool: {} of {} blocks free, {} of {} steps known, {} asked for\n",
+    fmt::format_to(out, "pool: {} of {} blocks free, {} of {} growth steps in use, {} requested\n",
                    pool.count_free(c), pool.bytes() / kPoolBlockBytes, c.pool_steps, c.pool_steps_max,
                    c.pool_asked);
-    if (c.gathering != 0) fmt::format_to(out, "a group gathers what several commands need\n");
+    if (c.gathering != 0) fmt::format_to(out, "a group collects the resources of several commands\n");
     if (c.any_ready != 0) fmt::format_to(out, "a callback may be due\n");
     if (c.any_flushed != 0) fmt::format_to(out, "a callback may wait for a flushed queue pair\n");
     return text;

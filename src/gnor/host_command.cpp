@@ -50,7 +50,8 @@ Result<void> HostCommand::take(std::size_t data_bytes) {
     }
     if (ticket_.granted()) return {};
     free_slot(c, index_);
-    return error(Errc::kState, "the queue pair of slot {} takes no command now: full or in error", target_);
+    return error(Errc::kState, "cannot send a command to slot {}: its queue pair is full or in error",
+                 target_);
 }
 
 void HostCommand::send(nvme::Command& command, std::span<const std::byte> data) {

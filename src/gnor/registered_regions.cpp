@@ -6,13 +6,16 @@ namespace gnstor::gnor {
 
 Result<void> RegisteredRegions::add(void* base, std::size_t bytes) {
     if (base == nullptr || bytes == 0)
-        return error(Errc::kInvalidArgument, "registering {} bytes at {}: there is nothing to register",
+        return error(Errc::kInvalidArgument,
+                     "cannot register {} bytes at {}: give an address that is not null, and at least 1 byte",
                      bytes, base);
     GN_TRY(simt::check_shared_memory(base, bytes, memory_.lanes()));
     RegionTable* const table = memory_.regions();
     if (table->count == kMaxRegions && free_entries_.empty())
-        return error(Errc::kNoSpace, "{} regions are registered with this channel already; unregister one",
-                     kMaxRegions);
+        return error(
+            Errc::kNoSpace,
+            "cannot register a region: {} regions are registered with this channel already; unregister one",
+            kMaxRegions);
     GN_ASSIGN(const rdma::MemoryKeys keys,
               nic_.register_memory(base, bytes, rdma::kLocalWrite | rdma::kRemoteRead | rdma::kRemoteWrite));
     const Region region{reinterpret_cast<std::uint64_t>(base), bytes, keys.lkey, keys.rkey};
@@ -34,7 +37,8 @@ Result<std::uint32_t> RegisteredRegions::find(const void* base) const {
         const Region& entry = table->entries[i];
         if (entry.bytes != 0 && entry.base == reinterpret_cast<std::uint64_t>(base)) return i;
     }
-    return error(Errc::kNotFound, "no region registered with this channel begins at {}", base);
+    return error(Errc::kNotFound,
+                 "cannot unregister memory at {}: no region registered with this channel begins there", base);
 }
 
 Result<void> RegisteredRegions::remove(std::uint32_t entry) {

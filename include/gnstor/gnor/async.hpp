@@ -345,7 +345,8 @@ GN_HD GN_INLINE bool end_single(State& c, std::uint32_t head) {
     }
     std::uint64_t* const words = kept_resolved(slot);
     const std::uint64_t sequence = slot.sequence;
-    static_assert(static_cast<std::uint32_t>(nvme::Status::kSuccess) == 0, "what is left of all of them");
+    static_assert(static_cast<std::uint32_t>(nvme::Status::kSuccess) == 0,
+                  "success must be 0, because the statuses of all answers are combined with OR");
     if (pending_of(control) != 0 || none != kNone || bad != 0) return false;
     mark_resolved(words, sequence, 1);
     simt::store_relaxed<State::kScope>(&slot.control,

@@ -44,7 +44,7 @@ class CallbackTable {
     /// A table of `entries` entries for lanes of this kind.
     static Result<CallbackTable> create(simt::LanesKind lanes, std::uint32_t entries) {
         if (entries == 0)
-            return error(Errc::kInvalidArgument, "a callback table without entries: give at least 1");
+            return error(Errc::kInvalidArgument, "a callback table cannot have 0 entries; give at least 1");
         GN_ASSIGN(auto memory, simt::DeviceMemory::allocate(entries * sizeof(CallbackEntry), lanes));
         return CallbackTable(lanes, entries, std::move(memory));
     }
@@ -52,7 +52,8 @@ class CallbackTable {
     template <Callback kFunction>
     Result<void> set(std::uint32_t index) {
         if (index >= entries_)
-            return error(Errc::kInvalidArgument, "callback {} of a table of {}", index, entries_);
+            return error(Errc::kInvalidArgument,
+                         "cannot set callback {}: the table has {} entries, counted from 0", index, entries_);
         return simt::launch(lanes_, 1, 1,
                             gnor::StoreCallback<kFunction>{memory_.lane_as<CallbackEntry>() + index});
     }

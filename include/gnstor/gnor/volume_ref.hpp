@@ -4,7 +4,7 @@
 // Every call names a group: simt::self(lane), one lane alone, or several lanes of a warp, all of which call
 // with the same arguments unless said otherwise and get the same result. Statuses are NVMe's or local
 // (nvme/status.hpp); nothing traps and nothing waits beyond its deadline. Rules of buffers, deadlines and
-// retries: DESIGN.md, "A read, from end to end", "Using it".
+// retries: docs/design.md, "A read, from end to end", "Using it".
 //
 //   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
 //     other memory, at any alignment, is copied through pool buffers by the calling group. A group of several
@@ -354,8 +354,8 @@ class VolumeRef {
     template <ChannelView Channel, class Handler>
     GN_HD static Status attach(Channel channel, const Handler& handler, const Token& token) {
         static_assert(Channel::Runs::template kKnows<Handler>,
-                      "this view of the channel runs other handlers: name this one in with<...>(), or nobody "
-                      "may ever call it");
+                      "this view of the channel runs other handlers: name this handler in with<...>(), or it "
+                      "may never be called");
         if (token.in_flight()) gnor::attach_callback(channel.state(), token.head, handler);
         return token.status;
     }

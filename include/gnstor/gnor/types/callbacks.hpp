@@ -100,11 +100,10 @@ struct HandlerBytes {
 template <class Handler>
 GN_HD constexpr void check_handler() {
     static_assert(std::is_trivially_copyable_v<Handler>,
-                  "a handler travels by its bytes: make it trivially copyable");
-    static_assert(
-        sizeof(Handler) <= kHandlerBytes && alignof(Handler) <= alignof(HandlerBytes),
-        "a handler travels in its command slot, which has 24 bytes for it: keep what is larger in memory "
-        "that lanes see, and give the handler its address");
+                  "a handler is copied as raw bytes: make it trivially copyable");
+    static_assert(sizeof(Handler) <= kHandlerBytes && alignof(Handler) <= alignof(HandlerBytes),
+                  "a handler is stored in its command slot, which has 24 bytes for it: keep larger data in "
+                  "memory that the lanes can access, and store its address in the handler");
     static_assert(std::is_invocable_v<const Handler&, nvme::Status>,
                   "a handler is called with the request's status: void operator()(nvme::Status) const");
 }

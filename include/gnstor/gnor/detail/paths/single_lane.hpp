@@ -225,7 +225,8 @@ template <std::uint32_t kMost, class State, class Probe = NoSingleLaneProbe>
 GN_HD GN_INLINE SingleLaneOutcome try_single_lane(State& c, const Operation& op, const OneCommand& r,
                                                   simt::Deadline deadline, std::uint32_t& index,
                                                   Probe probe = {}) {
-    static_assert(State::kScope == simt::Scope::kLane, "nobody else touches the channel meanwhile");
+    static_assert(State::kScope == simt::Scope::kLane,
+                  "this path is only for a channel of one lane, which no other lane uses at the same time");
     constexpr auto kScope = State::kScope;
     // Loaded together, behind the acquire of the map: one round trip to memory.
     const std::uint64_t members = op.map->members, in = op.map->in;

@@ -74,7 +74,7 @@ struct DoubtRound {
     std::uint8_t best = 0;                         ///< the rank with `newest`
     std::uint8_t older = 0;                        ///< 1: an earlier block was read as its older version
 };
-static_assert(sizeof(DoubtRound) == sizeof(HandlerBytes), "it lies in the place of a handler");
+static_assert(sizeof(DoubtRound) == sizeof(HandlerBytes), "a DoubtRound is stored in the place of a handler");
 
 GN_HD
 inline DoubtRound load_round(const CommandSlot& slot) {

@@ -42,7 +42,7 @@ struct Region {
     std::uint32_t lkey;
     std::uint32_t rkey;
 };
-static_assert(sizeof(Region) == 24, "three words, copied word by word");
+static_assert(sizeof(Region) == 24, "a region has three words, which are copied one by one");
 
 /// NIC-visible, written by the host also under a running kernel: entries first, then `count` with a release.
 /// Never shrinks.
@@ -120,7 +120,7 @@ struct alignas(128) CommandSlot {
     nvme::MapVersion map_version;  ///< of the one map that its targets were chosen by; goes into the command
 };
 
-static_assert(sizeof(CommandSlot) == 128, "what memory_bytes says of it");
+static_assert(sizeof(CommandSlot) == 128, "memory_bytes counts 128 bytes for each command slot");
 
 /// Payload bytes of a command: of a read or write of `sectors` sectors, or of `blocks` blocks if `sectors` is
 /// 0; of a trim its one range.
@@ -285,7 +285,7 @@ struct SharedState : ChannelState {
     void count(std::uint64_t Counters::*counter, std::uint64_t n) { count_within<kScope>(counter, n); }
 };
 static_assert(sizeof(SharedState<Sharing::kLane, AnyCallback>) == sizeof(ChannelState),
-              "a view of it, nothing more");
+              "SharedState is a view of ChannelState and must add no members");
 
 template <Sharing kMode, class Runs>
 using StateFor = std::conditional_t<kMode == Sharing::kGrid && std::is_same_v<Runs, AnyCallback>,
