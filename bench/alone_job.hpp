@@ -73,11 +73,11 @@ struct AloneJob {
         const auto block = static_cast<nvme::BlockAddress>(offset / nvme::kBlockBytes);
         const std::uint32_t blocks = plan.bytes / nvme::kBlockBytes;
         recorder.issued();
-        const std::uint64_t straight = own.operations;
+        const std::uint64_t before = own.operations;
         const std::uint64_t begin = simt::now_ns();
         const nvme::Status status = carry_out(lane, channel, block, blocks, offset, buffer, own);
         const std::uint64_t took = simt::now_ns() - begin;
-        if (own.operations != straight) own.total_ns += took;
+        if (own.operations != before) own.total_ns += took;
         if (!nvme::ok(status)) {
             recorder.failure(status, offset);
             return false;

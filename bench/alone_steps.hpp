@@ -1,8 +1,8 @@
-// alone_steps.hpp: one operation of a lone lane, step by step, with the time of each. Device code, CPU and
+// alone_steps.hpp: one operation of a single lane, step by step, with the time of each. Device code, CPU and
 // GPU lanes.
 //
-// The straight path itself (gnor/detail/paths/lone.hpp), which says after each step what it has done; a clock
-// is looked at there. So the parts of a latency can be told in one run; the whole is measured by the
+// The fast path itself (gnor/detail/paths/single_lane.hpp), which says after each step what it has done; a
+// clock is looked at there. So the parts of a latency can be told in one run; the whole is measured by the
 // synchronous call itself, without these looks (alone_job.hpp). On a GPU the clock is %globaltimer: 32 ns a
 // tick, so a step's mean is good to a few ns only because operations do not begin in step with it.
 #pragma once
@@ -27,14 +27,14 @@ inline constexpr std::uint32_t kAloneSteps = 8;
 inline constexpr const char* kAloneStepNames[kAloneSteps] = {"prepare", "choose", "fill",    "record",
                                                              "bell",    "wait",   "arrival", "end"};
 
-/// What the lone lane notes: sums, in its own memory.
+/// What the single lane notes: sums, in its own memory.
 struct AloneSums {
     std::uint64_t step_ns[kAloneSteps];
     std::uint64_t trips;  ///< looks at the completion queue
     std::uint64_t operations;
     std::uint64_t total_ns;  ///< of the same operations, as their latency is taken
-    std::uint64_t others;    ///< that left the straight path: in no sum
-    /// Of an operation that went straight; total_ns is added by who takes its latency.
+    std::uint64_t others;    ///< that left the fast path: in no sum
+    /// Of an operation that took the fast path; total_ns is added by who takes its latency.
     GN_HD
     void add(const AloneSums& more) {
         for (std::uint32_t i = 0; i < kAloneSteps; ++i) step_ns[i] += more.step_ns[i];
@@ -59,15 +59,15 @@ class AloneClock {
     std::uint64_t last_ns_;
 };
 
-/// Charges what the straight path says that it has done.
+/// Charges what the fast path says that it has done.
 struct AloneProbe {
     AloneClock& clock;
     AloneSums& sums;
     GN_HD
-    void operator()(gnor::LoneStep step) const {
+    void operator()(gnor::SingleLaneStep step) const {
         constexpr AloneStep kSteps[] = {AloneStep::kChoose, AloneStep::kFill, AloneStep::kRecord,
                                         AloneStep::kBell,   AloneStep::kWait, AloneStep::kArrival};
-        if (step == gnor::LoneStep::kLooked || step == gnor::LoneStep::kArrived) ++sums.trips;
+        if (step == gnor::SingleLaneStep::kLooked || step == gnor::SingleLaneStep::kArrived) ++sums.trips;
         clock.charge(kSteps[static_cast<std::uint32_t>(step)]);
     }
 };
@@ -80,22 +80,23 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     const auto me = simt::self(lane);
     AloneSums own{};
     AloneClock clock(own);
-    gnor::OneCommand lone{.opcode = opcode,
-                          .first_sector = request.first_sector,
-                          .sectors = request.sectors,
-                          .block = request.block,
-                          .blocks = request.blocks,
-                          .address = reinterpret_cast<std::uint64_t>(request.buffer),
-                          .sequence = 0};
-    if (VolumeRef::changes(opcode)) lone.sequence = volume.take_sequences(me, 1);
+    gnor::OneCommand command{.opcode = opcode,
+                             .first_sector = request.first_sector,
+                             .sectors = request.sectors,
+                             .block = request.block,
+                             .blocks = request.blocks,
+                             .address = reinterpret_cast<std::uint64_t>(request.buffer),
+                             .sequence = 0};
+    if (VolumeRef::changes(opcode)) command.sequence = volume.take_sequences(me, 1);
     gnor::Operation op = volume.operation();
     clock.charge(AloneStep::kPrepare);
     std::uint32_t index = gnor::kNone;
     auto& c = channel.state();
     const AloneProbe probe{clock, own};
-    const auto end = opcode == nvme::IoOpcode::kRead
-                         ? gnor::try_single_lane<1>(c, op, lone, deadline, index, probe)
-                         : gnor::try_single_lane<gnor::kLoneReplicas>(c, op, lone, deadline, index, probe);
+    const auto end =
+        opcode == nvme::IoOpcode::kRead
+            ? gnor::try_single_lane<1>(c, op, command, deadline, index, probe)
+            : gnor::try_single_lane<gnor::kSingleLaneReplicas>(c, op, command, deadline, index, probe);
     clock.charge(AloneStep::kEnd);
     if (end == gnor::SingleLaneOutcome::kDone) {
         own.operations = 1;
@@ -104,7 +105,7 @@ GN_HD nvme::Status one_stepwise(simt::Lane lane, const VolumeRef& volume, Channe
     }
     ++sums.others;
     gnor::Cursor cursor = volume.cursor_for(opcode, &request, 1);
-    cursor.sequence = lone.sequence;
+    cursor.sequence = command.sequence;
     gnor::LaneWork work;
     if (end == gnor::SingleLaneOutcome::kUnderWay) work.adopt(index);
     return gnor::run_to_completion(me, c, op, cursor, work, Channel::hint(me), deadline);

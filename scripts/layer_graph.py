@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """layer_graph: which layers there are, in what order, and who may use whom; and the same of the rooms (folders) within a layer.
 
-Arrows between layers are the DEPENDS of src/*/CMakeLists.txt; arrows between rooms are the #includes themselves, and must have no circle.
+Arrows between layers are the DEPENDS of src/*/CMakeLists.txt; arrows between rooms are the #includes themselves, and must have no circle. The rooms
+of a layer's public headers (include/gnstor/LAYER, drawn as include/...) have arrows among themselves; that the layer's sources use them goes without saying.
 Read by the layer rule (tests/house/layers_test.py) and by the choice of stages that a change can reach (scripts/reach.py). Run by itself
 (./run lint --layers) it draws both, from the bottom up; a room's line is that of the comment in its layer's CMakeLists.txt.
 """
@@ -60,24 +61,39 @@ def arrows_of_repository():
     return arrows
 
 
-def rooms_of_text(layer, files):
-    """{room: {room it includes: how often}} of a layer's sources: pairs (path below src/LAYER, text). The layer's own folder is room ".".
+def room_of(path):
+    """The folder of a file. A .inl in a folder detail/ has the bodies of the header that includes it, one folder up, and is of that one's room."""
+    path = pathlib.PurePosixPath(path)
+    folder = path.parent
+    return str(folder.parent if path.suffix == ".inl" and folder.name == "detail" else folder)
+
+
+def rooms_of_text(opening, files):
+    """{room: {room it includes: how often}} of sources: pairs (path below their common folder, text). `opening`: how an #include of that folder
+    begins, such as '"rdma/' or '<gnstor/rdma/'. The folder itself is room ".".
     """
     rooms = {}
     for path, text in files:
-        room = str(pathlib.PurePosixPath(path).parent)
+        room = room_of(path)
         used = rooms.setdefault(room, {})
-        for included in re.findall(rf'^#include "{layer}/([^"]+)"', text, re.M):
-            other = str(pathlib.PurePosixPath(included).parent)
+        for included in re.findall(rf'^#include {re.escape(opening)}([^">]+)[">]', text, re.M):
+            other = room_of(included)
             if other != room:
                 used[other] = used.get(other, 0) + 1
     return rooms
 
 
-def rooms_of_layer(layer):
-    folder = ROOT / "src" / layer
+def rooms_of_folder(folder, opening):
     paths = sorted(p for p in folder.rglob("*") if p.suffix in (".hpp", ".cpp", ".inl", ".cu"))
-    return rooms_of_text(layer, [(p.relative_to(folder).as_posix(), p.read_text()) for p in paths])
+    return rooms_of_text(opening, [(p.relative_to(folder).as_posix(), p.read_text()) for p in paths])
+
+
+def rooms_of_layer(layer):
+    """Of its sources, and of its public headers; a room's name begins with include/ there."""
+    headers = rooms_of_folder(ROOT / "include" / "gnstor" / layer, f"<gnstor/{layer}/")
+    named = {room: "include" if room == "." else f"include/{room}" for room in headers}
+    public = {named[room]: {named[u]: n for u, n in used.items()} for room, used in headers.items()}
+    return rooms_of_folder(ROOT / "src" / layer, f'"{layer}/') | (public if len(public) > 1 else {})
 
 
 def from_the_bottom_up(arrows):
@@ -107,10 +123,11 @@ def draw():
         if len(rooms) < 2 and not circle:
             continue
         said = said_of_rooms(layer)
+        width = max(15, *(len(room) + 1 for room in order)) if order else 15
         for room in order:
-            name = "" if room == "." else room + "/"
+            name = "(top)" if room == "." else room + "/"
             uses = " ".join(sorted("(top)" if used == "." else used + "/" for used in rooms[room]))
-            print(f"    {name or '(top)':<15} {said.get(room, '')}".rstrip() + (f"\n{'':<20}-> {uses}" if uses else ""))
+            print(f"    {name:<{width}} {said.get(room, '')}".rstrip() + (f"\n{'':<{width + 5}}-> {uses}" if uses else ""))
         if circle:
             print(f"    in a cycle of #includes: {' '.join(circle)}")
 

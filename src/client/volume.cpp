@@ -243,9 +243,6 @@ VolumeRef Volume::ref() const {
 const nvme::VolumeRecord& Volume::record() const {
     return impl_->record;
 }
-OpenMode Volume::mode() const {
-    return impl_->mode;
-}
 bool Volume::lease_held() const {
     if (impl_->mode == OpenMode::kRead) return true;
     return !impl_->released && !impl_->lease_refused.load(std::memory_order_relaxed) &&

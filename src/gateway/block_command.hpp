@@ -7,7 +7,7 @@
 //   * a command is checked completely (all ranges, all blocks) before any part of it is carried out.
 #pragma once
 
-#include <gnstor/gnor/request.hpp>
+#include <gnstor/gnor/types/request.hpp>
 #include <gnstor/nvme/command.hpp>
 
 #include <cstddef>

@@ -265,7 +265,7 @@ bool CommandExecutor::moves_no_bytes_in_many_chunks(const Work& work) const {
     std::uint64_t chunks = 0;
     for (const IoRequest& request : work.requests)
         chunks += (std::uint64_t{request.blocks} >> volume_.geometry.chunk_shift) + 1;
-    return chunks > gnor::kLoneWindow;
+    return chunks > gnor::kFewLanesWindow;
 }
 
 void CommandExecutor::begin(Work& work) {

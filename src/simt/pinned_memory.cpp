@@ -39,7 +39,6 @@ Result<PinnedMemory> PinnedMemory::map(std::size_t bytes, LanesKind lanes, Pinne
         memory.size_ = rounded(bytes, kHugePage);
         at = mmap(nullptr, memory.size_, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
-        memory.huge_pages_ = at != MAP_FAILED;
     }
     if (at == MAP_FAILED && !options.shareable) {
         memory.size_ = rounded(bytes, static_cast<std::size_t>(sysconf(_SC_PAGESIZE)));
@@ -88,8 +87,7 @@ PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
       lane_data_(std::exchange(other.lane_data_, nullptr)),
       size_(std::exchange(other.size_, 0)),
       file_(std::exchange(other.file_, -1)),
-      registered_(std::exchange(other.registered_, false)),
-      huge_pages_(std::exchange(other.huge_pages_, false)) {}
+      registered_(std::exchange(other.registered_, false)) {}
 
 PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
     if (this != &other) {
@@ -99,7 +97,6 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
         size_ = std::exchange(other.size_, 0);
         file_ = std::exchange(other.file_, -1);
         registered_ = std::exchange(other.registered_, false);
-        huge_pages_ = std::exchange(other.huge_pages_, false);
     }
     return *this;
 }

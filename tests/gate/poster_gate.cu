@@ -1,6 +1,6 @@
-// poster_gate.cu: the device poster, and the straight path's own order of the same stores, in kernels small
+// poster_gate.cu: the device poster, and the fast path's own order of the same stores, in kernels small
 // enough that ptx_order_test.py can follow every path through them.
-#include <gnstor/gnor/detail/paths/lone.hpp>
+#include <gnstor/gnor/detail/paths/single_lane.hpp>
 #include <gnstor/rdma/poster.hpp>
 
 using gnstor::rdma::SendOutcome;
@@ -30,15 +30,15 @@ extern "C" __global__ void gate_warp(SendQueueRef queue, gnstor::rdma::mlx5::Dat
     gnstor::rdma::publish_and_ring(group, queue, ticket);
 }
 
-using LoneState = gnstor::gnor::SharedState<gnstor::Sharing::kLane, gnstor::gnor::AnyCallback>;
-using LoneFlight = gnstor::gnor::LoneFlight<LoneState, 1>;
+using SingleLaneState = gnstor::gnor::SharedState<gnstor::Sharing::kLane, gnstor::gnor::AnyCallback>;
+using SingleLaneFlight = gnstor::gnor::SingleLaneFlight<SingleLaneState, 1>;
 
-// The straight path: one command to one drive, with the records of the completions of the call before.
-extern "C" __global__ void gate_straight_path(LoneState* channel, gnstor::gnor::CommandContext context,
-                                              gnstor::nvme::MapVersion version,
-                                              gnstor::gnor::OneCommand request, LoneFlight flight,
-                                              std::uint64_t owed) {
+// The fast path: one command to one drive, with the records of the completions of the call before.
+extern "C" __global__ void gate_single_lane(SingleLaneState* channel, gnstor::gnor::CommandContext context,
+                                            gnstor::nvme::MapVersion version,
+                                            gnstor::gnor::OneCommand request, SingleLaneFlight flight,
+                                            std::uint64_t owed) {
     flight.count = 1;
-    gnstor::gnor::NoLoneProbe probe;
-    gnstor::gnor::send_alone(*channel, context, version, request, flight, owed, probe);
+    gnstor::gnor::NoSingleLaneProbe probe;
+    gnstor::gnor::send_single_lane(*channel, context, version, request, flight, owed, probe);
 }

@@ -7,7 +7,7 @@ poster_gate.cu, follows the control flow of each kernel and asserts, for every p
   entry stores (4 x 16 bytes)  ->  hand-over by an acq_rel atomic  ->  st.release.sys (doorbell record)
                                ->  fence.acq_rel.sys               ->  exactly one 64-bit st.mmio (the bell)
 
-The straight path of a lone lane shares its fences among what it hands over, and so has an order of its own:
+The fast path of a single lane shares its fences among what it hands over, and so has an order of its own:
 
   capsule and entry (8 x 16 bytes)  ->  fence.acq_rel.sys  ->  the doorbell record and the completion queue's
   consumer record  ->  fence.acq_rel.sys  ->  the bell  ->  receive records, which rely on the second fence
@@ -150,8 +150,8 @@ def fewest(kernel, statements, goal):
     return min((fewest_to[i] for i in goal if i in fewest_to), default=0)
 
 
-def check_straight(kernel):
-    """As check, for the straight path: two fences, between them the records, behind the second the rest."""
+def check_single_lane(kernel):
+    """As check, for the fast path: two fences, between them the records, behind the second the rest."""
     entries, records, fences = kernel.find(ENTRY_STORE), kernel.find(RECORD_OF_MANY), kernel.find(FENCE)
     bells = kernel.find(MMIO)
     rule(len(kernel.find(MMIO_ANY)) == 1 and len(bells) == 1, "not one mmio store, 64-bit, relaxed, of system scope")
@@ -230,11 +230,11 @@ MUTATIONS = [
 ]
 
 
-# The same for the straight path. Its first fence, the two records, its second fence, the bell, a receive record:
+# The same for the fast path. Its first fence, the two records, its second fence, the bell, a receive record:
 SEVERAL = r"\n[^\n]*st\.relaxed\.sys\.u32[^\n]*"
 ORDER = f"({FENCE_LINE})(.*?)({SEVERAL})(.*?)({SEVERAL})(.*?)({FENCE_LINE})(.*?)({BELL_LINE})(.*?)({SEVERAL})"
 QUARTER = r"\n[^\n]*st\.global\.v4\.[bu]32[^\n]*\+48\][^\n]*"
-STRAIGHT_MUTATIONS = [
+SINGLE_LANE_MUTATIONS = [
     ("no release before the records", ORDER, r"\2\3\4\5\6\7\8\9\10\11"),
     ("the release before the records reaches the GPU alone", ORDER, r"\n\tfence.acq_rel.gpu;\2\3\4\5\6\7\8\9\10\11"),
     ("no release before the bell", ORDER, r"\1\2\3\4\5\6\8\9\10\11"),
@@ -294,7 +294,7 @@ def main():
         kernels = kernels_of(ptx)
         # In the warp's kernel a lane without a ticket fills nothing, so its path has no entry stores.
         gates = (("gate_one_lane", lambda k: check(k, True), MUTATIONS), ("gate_warp", lambda k: check(k, False), MUTATIONS),
-                 ("gate_straight_path", check_straight, STRAIGHT_MUTATIONS))
+                 ("gate_single_lane", check_single_lane, SINGLE_LANE_MUTATIONS))
         for name, holds, mutations in gates:
             rule(name in kernels, f"no kernel {name} in the PTX")
             print(f"{name}: {len(kernels[name].text)} statements; found in this order on every path:")

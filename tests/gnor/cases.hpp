@@ -227,7 +227,7 @@ struct CountHandler {
     void operator()(Status status) const { count_callback(report, status); }
 };
 
-/// Tokens that are waited for, polled and dropped, and callbacks, by lone lanes into pool buffers.
+/// Tokens that are waited for, polled and dropped, and callbacks, by single lanes into pool buffers.
 struct LanesAsync {
     Common common;
     std::uint32_t rounds;
@@ -272,8 +272,8 @@ struct LanesAsync {
     }
 };
 
-/// Lone lanes whose asynchronous requests each take more than half of the channel's command slots: they have
-/// to come one after the other, and none may wait for slots that another holds while it waits itself.
+/// Single lanes whose asynchronous requests each take more than half of the channel's command slots: they
+/// have to come one after the other, and none may wait for slots that another holds while it waits itself.
 struct LanesWithLargeRequests {
     Common common;
     std::uint32_t rounds;

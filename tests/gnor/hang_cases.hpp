@@ -48,8 +48,8 @@ struct KeptBuffers {
     void* at(std::uint32_t rank) const { return reinterpret_cast<void*>(addresses[rank]); }
 };
 
-/// Lone lanes read and write while drives leave some commands without an answer: each call ends with success
-/// or at its deadline, and a buffer that was part of one that timed out is not to be had back.
+/// Single lanes read and write while drives leave some commands without an answer: each call ends with
+/// success or at its deadline, and a buffer that was part of one that timed out is not to be had back.
 struct LanesWithoutAnswers {
     Common common;
     KeptBuffers kept;

@@ -55,7 +55,7 @@ inline std::uint32_t draw_blocks(SplitMix64& random, std::uint32_t most) {
     return static_cast<std::uint32_t>(blocks < most ? blocks : most);
 }
 
-/// Lone lanes hold up to kHeldMost buffers of all sizes at once and give them back in any order; one at a
+/// Single lanes hold up to kHeldMost buffers of all sizes at once and give them back in any order; one at a
 /// time where they wait for it (who holds one and waits for another may wait for somebody who does the same).
 struct PoolMix {
     Common common;

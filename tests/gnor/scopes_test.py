@@ -1,6 +1,6 @@
 """Reads from PTX what the sharing modes of a channel and the views that know their handlers cost.
 
-A read and an asynchronous read with a handler, compiled for a lane, a block and the grid: a lone lane has no
+A read and an asynchronous read with a handler, compiled for a lane, a block and the grid: a single lane has no
 read-modify-writes but those of the channel's first error, a block has them in block scope, and a view that knows its
 handlers has no indirect call. Those of 64 bits are instructions for global memory. Needs nvcc, not a GPU.
 """
@@ -52,8 +52,8 @@ def main():
         print(f"  {name}: read-modify-writes of block scope {found[name]['cta']}, of device scope "
               f"{found[name]['gpu']}, of system scope {found[name]['sys']}; indirect calls {found[name]['indirect']}")
     rules = [
-        ("a lone lane has none of block scope", found["lane"]["cta"] == 0),
-        ("a lone lane has those of the first error alone", found["lane"]["gpu"] <= FIRST_ERROR),
+        ("a single lane has none of block scope", found["lane"]["cta"] == 0),
+        ("a single lane has those of the first error alone", found["lane"]["gpu"] <= FIRST_ERROR),
         ("a block has them in block scope", found["block"]["cta"] > 20 and found["block"]["gpu"] <= FIRST_ERROR),
         ("the grid has them in device scope", found["grid"]["gpu"] > 20 and found["grid"]["cta"] == 0),
         ("those of 64 bits name the window of global memory", all(found[name]["any window"] == 0 for name in GATES)),

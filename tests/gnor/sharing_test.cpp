@@ -237,7 +237,7 @@ std::uint64_t atomics_of_a_write() {
 TEST(SharingCosts, AWriteOfALoneLaneUsesAtomicsOnlyForSharedState) {
     const std::uint64_t lane = atomics_of_a_write<Sharing::kLane>();
     const std::uint64_t grid = atomics_of_a_write<Sharing::kGrid>();
-    std::printf("  a write to two replicas: %llu atomic accesses by a lone lane, %llu for the grid\n",
+    std::printf("  a write to two replicas: %llu atomic accesses by a single lane, %llu for the grid\n",
                 static_cast<unsigned long long>(lane), static_cast<unsigned long long>(grid));
     // The volume's sequence and map; record and bell of two queue pairs.
     EXPECT_EQ(lane, 2u + 2 * 2);

@@ -1,4 +1,4 @@
-// together_test.cpp: the straight path of a batch: what goes by it and what does not, with the same results;
+// together_test.cpp: the fast path of a batch: what goes by it and what does not, with the same results;
 // and that what it takes for some and not for all is given back.
 #include <gtest/gtest.h>
 
@@ -30,9 +30,9 @@ class Together : public ::testing::Test {
             batch.poll(kMe, ch);
         return result.finished ? result.status : Status::kTimedOut;
     }
-    /// Writes blocks and reads them; how many of the commands went straight.
-    std::uint64_t straight_of(std::uint32_t block, std::uint32_t blocks, std::byte* memory) {
-        const std::uint64_t before = counters().straight;
+    /// Writes blocks and reads them; how many of the commands took the fast path.
+    std::uint64_t fast_path_of(std::uint32_t block, std::uint32_t blocks, std::byte* memory) {
+        const std::uint64_t before = counters().fast_path;
         for (std::uint32_t b = 0; b < blocks; ++b)
             std::memcpy(memory + b * 4096, pattern_block(block + b, ++version).data(), nvme::kBlockBytes);
         const std::vector<std::byte> written(memory, memory + blocks * 4096);
@@ -40,7 +40,7 @@ class Together : public ::testing::Test {
         std::memset(memory, 0, blocks * 4096);
         EXPECT_EQ(send(IoOpcode::kRead, IoRequest{block, blocks, memory, 0, 0}), Status::kSuccess);
         EXPECT_EQ(std::memcmp(memory, written.data(), written.size()), 0);
-        return counters().straight - before;
+        return counters().fast_path - before;
     }
     Counters counters() { return rig.channels[0]->counters().value(); }
 
@@ -53,18 +53,18 @@ class Together : public ::testing::Test {
 };
 
 TEST_F(Together, ASingleCommandTakesTheFastPathToAllItsDrives) {
-    EXPECT_EQ(straight_of(3, 1, buffer), 3u) << "a write of two replicas, and a read";
-    EXPECT_EQ(straight_of(16, 16, buffer), 3u) << "a whole chunk is one command";
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 3u) << "a write of two replicas, and a read";
+    EXPECT_EQ(fast_path_of(16, 16, buffer), 3u) << "a whole chunk is one command";
     for (std::uint8_t s = 0; s < 8; ++s) {
-        const std::uint64_t before = counters().straight;
+        const std::uint64_t before = counters().fast_path;
         ASSERT_EQ(send(IoOpcode::kRead, IoRequest{5 + 16, 1, buffer, s, 1}), Status::kSuccess);
         EXPECT_EQ(std::memcmp(buffer, pattern_block(21, 7).data() + s * 512, 512), 0) << int{s};
-        EXPECT_EQ(counters().straight, before + 1);
+        EXPECT_EQ(counters().fast_path, before + 1);
     }
     const Counters n = counters();
-    EXPECT_EQ(n.straight, n.reads + n.writes);
-    EXPECT_EQ(n.doorbells, n.straight);
-    EXPECT_EQ(n.completions, n.straight);
+    EXPECT_EQ(n.fast_path, n.reads + n.writes);
+    EXPECT_EQ(n.doorbells, n.fast_path);
+    EXPECT_EQ(n.completions, n.fast_path);
     EXPECT_EQ(n.stale + n.refusals + n.timeouts, 0u);
 }
 
@@ -72,11 +72,11 @@ TEST_F(Together, UserMemoryTakesTheFastPathWithItsOwnKeys) {
     std::vector<std::byte> own(4 * 4096 + 64);
     std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
     ASSERT_TRUE(rig.channels[0]->register_buffer(mine, 4 * 4096).ok());
-    EXPECT_EQ(straight_of(8, 4, mine), 3u);
+    EXPECT_EQ(fast_path_of(8, 4, mine), 3u);
 }
 
 TEST_F(Together, RequestsOfSeveralCommandsTakeTheGeneralPath) {
-    EXPECT_EQ(straight_of(15, 2, buffer), 0u) << "on both sides of a chunk's end";
+    EXPECT_EQ(fast_path_of(15, 2, buffer), 0u) << "on both sides of a chunk's end";
     std::vector<std::byte> plain(4096);
     const auto end = static_cast<std::uint32_t>(rig.options.capacity_blocks);
     EXPECT_EQ(send(IoOpcode::kRead, IoRequest{0, 1, plain.data(), 0, 0}), Status::kNotRegistered);
@@ -86,21 +86,21 @@ TEST_F(Together, RequestsOfSeveralCommandsTakeTheGeneralPath) {
     EXPECT_EQ(send(IoOpcode::kRead, IoRequest{0, 1, buffer, 7, 2}), Status::kBadArgument);
     EXPECT_EQ(send(IoOpcode::kWrite, IoRequest{0, 1, buffer, 0, 1}), Status::kBadArgument);
     EXPECT_EQ(send(IoOpcode::kRead, IoRequest{end - 1, 2, buffer, 0, 0}), Status::kLbaOutOfRange);
-    EXPECT_EQ(counters().straight, 0u);
+    EXPECT_EQ(counters().fast_path, 0u);
 }
 
 TEST_F(Together, MapsWithSharedDomainsOrRebuildingSlotsTakeTheGeneralPath) {
     rig.set_map(2, [](placement::ArrayMap& map) { map.slots[1].domain = map.slots[0].domain; });
-    EXPECT_EQ(straight_of(3, 1, buffer), 0u);
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 0u);
     rig.set_map(3);
-    EXPECT_EQ(straight_of(3, 1, buffer), 3u) << "each submit has the newest map";
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 3u) << "each submit has the newest map";
     // Rebuilding: writes go there, reads do not.
     const auto replicas = rig.replicas_of(3);
     rig.set_map(4, [&](placement::ArrayMap& map) {
         map.slots[replicas.slot[0]].state = placement::SlotState::kRebuilding;
     });
     const std::uint64_t before = rig.drives[replicas.slot[0]]->served();
-    EXPECT_EQ(straight_of(3, 1, buffer), 3u);
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 3u);
     EXPECT_EQ(rig.drives[replicas.slot[0]]->served(), before + 1) << "the write alone";
 }
 
@@ -111,7 +111,7 @@ TEST_F(Together, ARefusalIsTheRequestsResultAndItsCommandEntryIsFreed) {
         });
     EXPECT_EQ(send(IoOpcode::kRead, IoRequest{9, 1, buffer, 0, 0}), Status::kAccessDenied);
     EXPECT_EQ(send(IoOpcode::kWrite, IoRequest{9, 1, buffer, 0, 0}), Status::kAccessDenied);
-    EXPECT_EQ(counters().straight, 3u);
+    EXPECT_EQ(counters().fast_path, 3u);
     EXPECT_EQ(counters().refusals, 3u);
 }
 
@@ -160,7 +160,7 @@ TEST_F(Together, AnAbandonedRequestStaysInQuarantineUntilItsAnswerComes) {
     const IoRequest request{3, 1, buffer, 0, 0};
     ASSERT_EQ(batch.submit(kMe, simt::Lane{}, v, ch, IoOpcode::kWrite, &request), Status::kSuccess);
     batch.abandon(kMe, simt::Lane{}, ch);
-    EXPECT_EQ(counters().straight, 2u);
+    EXPECT_EQ(counters().fast_path, 2u);
     EXPECT_EQ(counters().quarantined, 1u);
     EXPECT_EQ(ch.free(kMe, buffer), Status::kBufferInUse);
     const auto kept = [&] {
@@ -186,7 +186,7 @@ class TogetherWithThree : public Together {
     TogetherWithThree() : Together(three()) {}
 };
 TEST_F(TogetherWithThree, WritesOfMoreReplicasTakeTheGeneralPath) {
-    EXPECT_EQ(straight_of(3, 1, buffer), 1u) << "the read";
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 1u) << "the read";
 }
 
 class TogetherChecked : public Together {
@@ -199,15 +199,15 @@ class TogetherChecked : public Together {
     TogetherChecked() : Together(checked()) {}
 };
 TEST_F(TogetherChecked, CheckedBuffersTakeTheGeneralPath) {
-    EXPECT_EQ(straight_of(3, 1, buffer), 0u);
+    EXPECT_EQ(fast_path_of(3, 1, buffer), 0u);
 }
 
-/// Warps that write and read, each member a block of its own: how many commands went straight.
+/// Warps that write and read, each member a block of its own: how many commands took the fast path.
 struct Stress {
     std::uint32_t warps, lanes, depth, ssds, replicas;
     std::uint64_t seed;
 };
-std::uint64_t straight_under(const Stress& s) {
+std::uint64_t fast_path_under(const Stress& s) {
     RigOptions o = options_of(1, s.depth);
     o.ssds = s.ssds;
     o.replicas = s.replicas;
@@ -220,26 +220,26 @@ std::uint64_t straight_under(const Stress& s) {
     b.test_warps(s.warps, s.lanes, WarpsBatch<32>{b.common, batches.lane_as<Batch<32, CountHandler>>(), 4});
     b.expect_good(s.warps * s.lanes * 8);
     b.rig.expect_clean();
-    return b.rig.channels[0]->counters().value().straight;
+    return b.rig.channels[0]->counters().value().fast_path;
 }
 
 TEST(TogetherInWarps, AWarpWithCreditsForAllLanesTakesTheFastPath) {
     // 8 lanes, 4 rounds of a write of two replicas and a read.
-    EXPECT_EQ(straight_under({1, 8, 32, 4, 2, 1}), 8u * 4 * 3);
+    EXPECT_EQ(fast_path_under({1, 8, 32, 4, 2, 1}), 8u * 4 * 3);
 }
 
-// Fewer credits, slots and send entries than the warps want at a time: what the straight path takes for some
+// Fewer credits, slots and send entries than the warps want at a time: what the fast path takes for some
 // of them and not for all is given back, or nothing would be left in the end. Many seeds: who is in whose
 // way, and when, is theirs.
 TEST(TogetherInWarps, ResourcesTakenForOnlySomeLanesAreReturned) {
-    std::uint64_t straight = 0, runs = 0;
+    std::uint64_t fast_path = 0, runs = 0;
     for (std::uint64_t seed = 1; seed <= 24; ++seed)
         for (const Stress& s :
              {Stress{3, 3, 4, 2, 2, seed}, Stress{4, 2, 4, 1, 1, seed}, Stress{2, 4, 8, 3, 2, seed}}) {
-            straight += straight_under(s);
+            fast_path += fast_path_under(s);
             ++runs;
         }
-    EXPECT_GT(straight, runs) << "no request took the fast path, so the test covers nothing";
+    EXPECT_GT(fast_path, runs) << "no request took the fast path, so the test covers nothing";
 }
 
 }  // namespace

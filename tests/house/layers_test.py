@@ -134,8 +134,19 @@ class TheRulesCatch(unittest.TestCase):
 
     def test_a_circle_of_rooms(self):
         one, other = ("map/a.hpp", '#include "deengine/log/b.hpp"\n'), ("log/b.hpp", '#include "deengine/map/a.hpp"\n')
-        self.assertEqual(from_the_bottom_up(rooms_of_text("deengine", [one, other])), ([], ["log", "map"]))
-        self.assertEqual(from_the_bottom_up(rooms_of_text("deengine", [one, ("log/b.hpp", "")])), (["log", "map"], []))
+        self.assertEqual(from_the_bottom_up(rooms_of_text('"deengine/', [one, other])), ([], ["log", "map"]))
+        self.assertEqual(from_the_bottom_up(rooms_of_text('"deengine/', [one, ("log/b.hpp", "")])), (["log", "map"], []))
+
+    def test_a_circle_of_rooms_of_public_headers(self):
+        top = ("ref.hpp", "#include <gnstor/gnor/detail/path.hpp>\n#include <gnstor/rdma/poller.hpp>\n")
+        path = ("detail/path.hpp", "#include <gnstor/gnor/ref.hpp>\n")
+        self.assertEqual(from_the_bottom_up(rooms_of_text("<gnstor/gnor/", [top, path])), ([], [".", "detail"]))
+        self.assertEqual(from_the_bottom_up(rooms_of_text("<gnstor/gnor/", [top, ("detail/path.hpp", "")])), (["detail", "."], []))
+
+    def test_no_circle_of_a_header_and_its_bodies(self):
+        header = ("poller.hpp", "#include <gnstor/rdma/detail/poller.inl>\n")
+        bodies = ("detail/poller.inl", "#include <gnstor/rdma/poller.hpp>\n")
+        self.assertEqual(rooms_of_text("<gnstor/rdma/", [header, bodies]), {".": {}})
 
     def test_nothing_in_what_is_allowed(self):
         fine = '// volatile, __syncwarp\n#include <gnstor/nvme/command.hpp>\n#include <vector>\nconst char* s = "volatile"; /* __threadfence */\n'

@@ -137,7 +137,6 @@ class Volume {
     [[nodiscard]] VolumeRef ref() const;
     /// As of the opening. renew() raises the epoch in ref(), not here.
     [[nodiscard]] const nvme::VolumeRecord& record() const;
-    [[nodiscard]] OpenMode mode() const;
     /// Length of the contents that release() records; at most the capacity.
     Result<void> set_byte_length(std::uint64_t bytes);
     /// Releases now; if it fails, it may be called again. Lanes must have finished.

@@ -212,9 +212,9 @@ GN_HD GN_NOINLINE bool fits_at_once(State& c, const Operation& op, Cursor cursor
 
 /// Takes slots and credits for each member's whole request, or nothing. Returns the first slot of the chain;
 /// see cursor.result. All members call. At first all take in step; members that got only a part and gave it
-/// back have blocked each other, so they try once more, one after the other. Of groups (and lone lanes) with
-/// requests of several commands one takes at a time (AllOrNothingLock): the others get kTooManyPending, and
-/// no holder of a part ever waits.
+/// back have blocked each other, so they try once more, one after the other. Of groups (and single lanes)
+/// with requests of several commands one takes at a time (AllOrNothingLock): the others get kTooManyPending,
+/// and no holder of a part ever waits.
 template <class Group, class State>
 GN_HD std::uint32_t take_everything(Group group, State& c, const Operation& op, Cursor& cursor,
                                     std::uint32_t hint) {

@@ -10,7 +10,6 @@
 using gnstor_volume = gnstor::VolumeRef;
 using gnstor_channel = gnstor::ChannelRef;
 using gnstor_channels = gnstor::ChannelSet;
-using gnstor_token = gnstor::Token;
 using gnstor_request = gnstor::IoRequest;
 using gnstor_lane = gnstor::simt::Lane;
 using gnstor_callback = gnstor::Callback;

@@ -7,7 +7,7 @@
 // module.
 #pragma once
 
-#include <gnstor/gnor/callbacks.hpp>
+#include <gnstor/gnor/types/callbacks.hpp>
 #include <gnstor/simt/device_memory.hpp>
 #include <gnstor/simt/launch.hpp>
 

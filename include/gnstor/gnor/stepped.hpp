@@ -25,11 +25,11 @@ class SteppedRequest {
         cursor_ = cursor;
         work_ = LaneWork{};
         deadline_ = deadline;
-        window_ = kLoneWindow;
+        window_ = kFewLanesWindow;
         done_ = false;
     }
 
-    /// Maximum of its commands in flight from now on; at first kLoneWindow.
+    /// Maximum of its commands in flight from now on; at first kFewLanesWindow.
     GN_HD
     void set_window(std::uint32_t commands) { window_ = commands; }
 
@@ -76,7 +76,7 @@ class SteppedRequest {
     Cursor cursor_{};
     LaneWork work_{};
     simt::Deadline deadline_{0};
-    std::uint32_t window_ = kLoneWindow;
+    std::uint32_t window_ = kFewLanesWindow;
     bool done_ = true;
 };
 

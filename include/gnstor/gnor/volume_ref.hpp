@@ -22,7 +22,7 @@
 #pragma once
 
 #include <gnstor/gnor/channel_ref.hpp>
-#include <gnstor/gnor/detail/paths/lone.hpp>
+#include <gnstor/gnor/detail/paths/single_lane.hpp>
 #include <gnstor/gnor/detail/resources/resolved.hpp>
 
 namespace gnstor {
@@ -263,7 +263,8 @@ class VolumeRef {
                 if (try_fast_path<1>(channel, opcode, request, deadline, sequence, work))
                     return Status::kSuccess;
             if (may && opcode == nvme::IoOpcode::kWrite)
-                if (try_fast_path<gnor::kLoneReplicas>(channel, opcode, request, deadline, sequence, work)) {
+                if (try_fast_path<gnor::kSingleLaneReplicas>(channel, opcode, request, deadline, sequence,
+                                                             work)) {
                     resolve(sequence, 1);
                     return Status::kSuccess;
                 }
@@ -282,21 +283,21 @@ class VolumeRef {
         return status;
     }
 
-    /// Fast path of a lone lane's read or write of one command. False: not carried out; then `work` has its
+    /// Fast path of a single lane's read or write of one command. False: not carried out; then `work` has its
     /// command if that is in flight, and `sequence` what was taken for it.
     template <std::uint32_t kMost, ChannelView Channel>
     GN_HD bool try_fast_path(Channel channel, nvme::IoOpcode opcode, const IoRequest& request,
                              Deadline deadline, std::uint64_t& sequence, gnor::LaneWork& work) const {
         if (changes(opcode)) sequence = take_sequences(simt::self(simt::Lane{}), 1);
-        const gnor::OneCommand lone{.opcode = opcode,
-                                    .first_sector = request.first_sector,
-                                    .sectors = request.sectors,
-                                    .block = request.block,
-                                    .blocks = request.blocks,
-                                    .address = reinterpret_cast<std::uint64_t>(request.buffer),
-                                    .sequence = sequence};
+        const gnor::OneCommand command{.opcode = opcode,
+                                       .first_sector = request.first_sector,
+                                       .sectors = request.sectors,
+                                       .block = request.block,
+                                       .blocks = request.blocks,
+                                       .address = reinterpret_cast<std::uint64_t>(request.buffer),
+                                       .sequence = sequence};
         std::uint32_t index = gnor::kNone;
-        const auto end = gnor::try_single_lane<kMost>(channel.state(), operation(), lone, deadline, index);
+        const auto end = gnor::try_single_lane<kMost>(channel.state(), operation(), command, deadline, index);
         if (end == gnor::SingleLaneOutcome::kUnderWay) work.adopt(index);
         return end == gnor::SingleLaneOutcome::kDone;
     }

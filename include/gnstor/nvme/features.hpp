@@ -39,7 +39,6 @@ struct QueueCount {
 inline constexpr std::uint32_t kWriteCacheEnabled = 1u;
 
 /// Asynchronous Event Configuration, CDW11. Base 2.0, 5.27.1.8.
-inline constexpr std::uint32_t kAsyncHealthMask = 0xFFu;
 inline constexpr std::uint32_t kAsyncNamespaceAttribute = 1u << 8;
 
 /// Asynchronous event, DW0 of the completion of a request: type 2:0, information 15:8, log page 23:16. Base

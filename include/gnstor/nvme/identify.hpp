@@ -14,7 +14,6 @@ namespace gnstor::nvme {
 
 inline constexpr std::uint32_t kIdentifyBytes = 4096;
 inline constexpr std::uint32_t kNqnBytes = 256;  ///< field size; a name has at most 223 bytes (Base 2.0, 4.5)
-inline constexpr std::uint32_t kNqnMaxLength = 223;
 
 /// CNS values of Identify, CDW10 7:0 (Base 2.0, figure 273).
 enum class IdentifyCns : std::uint8_t {

@@ -33,7 +33,6 @@ class PinnedMemory {
     /// Where lanes see data(): the same address on every machine with unified addressing.
     [[nodiscard]] std::byte* lane_data() const noexcept { return lane_data_; }
     [[nodiscard]] std::size_t size() const noexcept { return size_; }
-    [[nodiscard]] bool huge_pages() const noexcept { return huge_pages_; }
     /// The file behind shareable memory, from offset 0 on; -1 otherwise.
     [[nodiscard]] int file() const noexcept { return file_; }
     /// Leaves the pages mapped and registered until the process ends, and forgets them: for memory that an
@@ -47,7 +46,6 @@ class PinnedMemory {
     std::size_t size_ = 0;
     int file_ = -1;
     bool registered_ = false;
-    bool huge_pages_ = false;
 };
 
 /// Whether the NIC's threads and lanes of this kind can both use [base, base + bytes): any host memory with

@@ -5,11 +5,11 @@
 // Resources are taken in the order pool buffer, command slot, send credit, each with a try.
 #pragma once
 
+#include <gnstor/gnor/detail/paths/cursor.hpp>
 #include <gnstor/gnor/detail/paths/moving.hpp>
 #include <gnstor/gnor/detail/paths/retrying.hpp>
 #include <gnstor/gnor/detail/queues/polling.hpp>
 #include <gnstor/gnor/detail/queues/posting.hpp>
-#include <gnstor/gnor/request.hpp>
 #include <gnstor/simt/group.hpp>
 #include <gnstor/simt/time.hpp>
 

@@ -1,8 +1,8 @@
 // one_command.hpp: a request that is one command, and the drives that a plain map names for it. CPU and GPU
 // lanes.
 //
-// Used by the fast paths: of a lone lane (lone.hpp), and of a group whose members have a request each
-// (together.hpp). All of it is values, so that lanes keep it in registers.
+// Used by the fast paths: of a single lane (single_lane.hpp), and of a group whose members have a request
+// each (together.hpp). All of it is values, so that lanes keep it in registers.
 #pragma once
 
 #include <gnstor/gnor/detail/queues/posting.hpp>

@@ -1,7 +1,7 @@
 // operation.hpp: carries a request out: resources, sending, waiting, retries, deadline. CPU and GPU lanes.
 //
 // Which path takes a request, and what it falls back to:
-//   * read() and write() by a lane with a channel of its own: lone.hpp; else run(), below;
+//   * read() and write() by a lane with a channel of its own: single_lane.hpp; else run(), below;
 //   * Batch::submit() by a warp: together.hpp; else send_at_once() for each lane (async.hpp);
 //   * read_many(), write_many() and all other synchronous calls: run();
 //   * asynchronous calls: send_at_once() or send_all() (async.hpp), the sending half of run();
@@ -23,8 +23,9 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kLoneWindow = 8;  ///< commands in flight per lane when few lanes work together
-inline constexpr std::uint32_t kWarpWindow = 2;  ///< the same, when many do
+/// Commands in flight per lane when few lanes work together, and when many do.
+inline constexpr std::uint32_t kFewLanesWindow = 8;
+inline constexpr std::uint32_t kWarpWindow = 2;
 
 /// The value of `attempts` to ask the next replica with, after one whose queue pair is in error; a read that
 /// went block by block starts over with all of its blocks.
@@ -215,7 +216,7 @@ GN_HD GN_NOINLINE nvme::Status run_to_completion(Group group, State& c, Operatio
                                                  LaneWork& work, std::uint32_t hint,
                                                  simt::Deadline deadline) {
     std::uint32_t backoff = 0;
-    const std::uint32_t window = group.size() >= kLoneWindow ? kWarpWindow : kLoneWindow;
+    const std::uint32_t window = group.size() >= kFewLanesWindow ? kWarpWindow : kFewLanesWindow;
     for (;;) {
         const bool passed = group.is_leader() && deadline.passed();
         const bool expired = group.shfl(passed, group.leader());

@@ -3,7 +3,7 @@
 //
 // send_at_once() (async.hpp) sends any requests of any group, and on a GPU that generality has a price: its
 // structures lie in local memory, and after each acquire every access to them goes to the second-level cache.
-// This path serves what batches do most, as lone.hpp does for lone lanes: everything in registers,
+// This path serves what batches do most, as single_lane.hpp does for single lanes: everything in registers,
 // independent loads issued together, one atomic step per queue for all members that share it.
 //
 // All or nothing: if a member's request is not one command, or something does not suffice for all members at
@@ -197,7 +197,7 @@ GN_HD GN_INLINE SentTogether send_batch(Group group, State& c, const Operation& 
     const std::uint32_t sent = group.sum(flight.to.count);
     if (group.is_leader()) {
         count_commands(c, r.opcode, sent);
-        c.count(&Counters::straight, sent);
+        c.count(&Counters::fast_path, sent);
     }
     return out;
 }

@@ -15,7 +15,7 @@ GN_HD bool is_broken(State& c, std::uint32_t queue) {
     return simt::load_relaxed<State::kScope>(&c.queue(queue).broken) != 0;
 }
 
-/// Stores the doorbell records of receives that a lone lane has deferred (lone.hpp).
+/// Stores the doorbell records of receives that a single lane has deferred (single_lane.hpp).
 template <class State>
 GN_HD GN_NOINLINE void record_deferred_receives(State& c) {
     simt::release_before_stores<simt::Scope::kSystem>();
@@ -263,7 +263,7 @@ struct CreditNeeds {
 /// those that compete at the same moment, the one that gets the highest queue has all it needs. If each began
 /// with its first replica, lanes in lockstep could each get half of what they need, every time.
 template <class State>
-GN_HD bool take_alone(State& c, CreditNeeds needs) {
+GN_HD bool take_in_queue_order(State& c, CreditNeeds needs) {
     needs.sort();
     for (std::uint32_t r = 0; r < needs.count; ++r) {
         if (take_credits(c, c.queue(needs.queue[r]), 1) == 1) continue;
@@ -321,7 +321,7 @@ GN_HD bool take_all_credits(Group group, State& c, bool wanted, std::uint32_t in
         ++needs.count;
     }
     if (!group.any(needs.count > 1)) return take_credit(group, c, wanted, needs.queue[0]);
-    return group.size() < c.queues ? take_alone(c, needs) : take_together(group, c, needs);
+    return group.size() < c.queues ? take_in_queue_order(c, needs) : take_together(group, c, needs);
 }
 
 /// Counts the bells that were rung for the members' tickets: one per queue.

@@ -26,7 +26,7 @@ constexpr bool lies_in(std::uint64_t base, std::uint64_t size, std::uint64_t add
 /// words.
 template <class State>
 GN_HD std::uint32_t refresh_regions(State& c, std::uint32_t cached) {
-    // Pairs with the release of Channel::register_buffer: entries below the count are whole.
+    // Pairs with the release of RegisteredRegions::add: entries below the count are whole.
     const std::uint32_t count = simt::load_acquire<simt::Scope::kSystem>(&c.regions->count);
     for (std::uint32_t i = cached; i < count && i < kMaxRegions; ++i) {
         const Region& from = c.regions->entries[i];

@@ -10,8 +10,9 @@
 // holds the poll lock; the rest is written by the host before lanes get the channel.
 #pragma once
 
-#include <gnstor/gnor/callbacks.hpp>
 #include <gnstor/gnor/detail/resources/pool_levels.hpp>
+#include <gnstor/gnor/types/callbacks.hpp>
+#include <gnstor/gnor/types/sharing.hpp>
 #include <gnstor/nvme/command.hpp>
 #include <gnstor/placement/placement.hpp>
 #include <gnstor/rdma/mlx5.hpp>
@@ -21,24 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-
-namespace gnstor {
-
-/// Which lanes use a channel: chosen when it is opened, and in the type of the view that a kernel takes.
-///   kGrid   any lanes of any blocks at once (atomics of device scope);
-///   kBlock  the lanes of one block, any at once (atomics of block scope: they end in the SM's own cache);
-///   kLane   one lane alone, with simt::self (no atomics at all, no lock, no ready words: loads and stores).
-/// NIC and host see the same in all of them, and a later kernel may use other lanes.
-enum class Sharing : std::uint32_t { kGrid = 0, kBlock = 1, kLane = 2 };
-
-namespace gnor {
-GN_HD
-constexpr simt::Scope scope_of(Sharing sharing) {
-    if (sharing == Sharing::kLane) return simt::Scope::kLane;
-    return sharing == Sharing::kBlock ? simt::Scope::kBlock : simt::Scope::kDevice;
-}
-}  // namespace gnor
-}  // namespace gnstor
 
 namespace gnstor::gnor {
 
@@ -180,7 +163,7 @@ struct Counters {
     std::uint64_t doorbells;
     std::uint64_t queue_errors;  ///< error completions
     std::uint64_t callbacks;
-    std::uint64_t straight;     ///< commands of the fast paths: ended by a lone lane, sent by a batch
+    std::uint64_t fast_path;    ///< commands of the fast paths: ended by a single lane, sent by a batch
     std::uint64_t malformed;    ///< responses that are too short: their queue pair counts as broken
     std::uint64_t older_reads;  ///< blocks doubtful on every replica, read as their older version
 };
@@ -225,7 +208,7 @@ struct alignas(64) ChannelState {
     alignas(64) std::uint32_t any_ready;  // atomic: a callback may wait in the ready bitmap
     std::uint32_t any_flushed;            // atomic: a callback may wait for a queue pair that was flushed
     std::uint64_t flushed_queues;         // atomic: bit per queue pair, from its first flushed receive on
-    std::uint64_t deferred_receives;      ///< bit per queue pair: its receive record is deferred (lone.hpp)
+    std::uint64_t deferred_receives;      ///< bit per queue pair: single_lane.hpp deferred its receive record
     std::uint32_t cached_regions;         // atomic: how many of `cache` are filled
     std::uint32_t gathering;            // atomic: 1: a group holds the try-lock AllOrNothingLock (async.hpp)
     Region cache[kMaxRegions];          // atomic words

@@ -7,9 +7,9 @@
 // reset the queue pair).
 #pragma once
 
-#include <gnstor/gnor/detail/queues/status_order.hpp>
 #include <gnstor/gnor/detail/resources/buffers.hpp>
 #include <gnstor/gnor/detail/resources/resolved.hpp>
+#include <gnstor/gnor/types/status_order.hpp>
 #include <gnstor/simt/group.hpp>
 
 namespace gnstor::gnor {
@@ -204,7 +204,7 @@ inline void record_error(ChannelState& c, nvme::Status status, std::uint32_t que
     e.queue = queue;
     e.block = block;
     e.syndrome = syndrome;
-    // Publishes the fields: pairs with the acquire of Channel::first_error.
+    // Publishes the fields: pairs with the acquire of read_first_error.
     simt::store_release<simt::Scope::kDevice>(&e.recorded, 1u);
 }
 

@@ -56,7 +56,7 @@ GN_HD std::uint32_t known_pool_steps(const State& c) {
 template <class State>
 GN_HD std::uint32_t refresh_pool(State& c, std::uint32_t known) {
     if (known >= c.pool_steps_max) return known;
-    // Pairs with the release of Channel::extend_pool: the memory of steps below the count is registered.
+    // Pairs with the release of ChannelPool::extend: the memory of steps below the count is registered.
     const std::uint32_t count = simt::load_acquire<simt::Scope::kSystem>(&c.pool_table->count);
     for (std::uint32_t i = known; i < count && i < c.pool_steps_max; ++i) {
         simt::store_relaxed<State::kScope>(&c.pool_keys[i].lkey, c.pool_table->keys[i].lkey);

@@ -1,7 +1,6 @@
-// channel_describe.cpp: the state of a channel as text, to find out what its lanes wait for.
-//
-// Works on a copy of lane memory, and reads NIC-visible memory in place. Not used in the I/O path.
-#include "gnor/channel_access.hpp"
+#include "gnor/channel_report.hpp"
+
+#include <gnstor/gnor/detail/resources/command_slots.hpp>
 
 #include <fmt/format.h>
 
@@ -74,11 +73,92 @@ void describe_queue(Text out, ChannelState& c, std::uint32_t i, std::uint32_t pe
     fmt::format_to(out, "\n");
 }
 
+/// Whether this slot is the first of a request whose callback has not run: it is kept until the callback
+/// runs.
+bool is_first_with_callback(ChannelState& c, std::uint32_t index) {
+    const SlotState state = state_of(load_control(c.slot(index)));
+    return (state == SlotState::kCallback || state == SlotState::kEnded) && c.slot(index).request == index;
+}
+
 }  // namespace
 
-Result<std::string> Channel::describe() const {
-    GN_ASSIGN(auto copy, simt::DeviceMemory::allocate(layout_.lane_bytes, simt::LanesKind::kCpu));
-    GN_TRY(lane_memory_.download(0, copy.lane_as<std::byte>(), layout_.lane_bytes));
+ChannelUsage usage_of(ChannelState& c, const ChannelPool& pool) {
+    ChannelUsage u{};
+    u.slots_taken = c.command_slots - count_free(c.free_slots(), c.slot_words);
+    u.commands_pending = count_unanswered(c);
+    u.requests_with_callbacks = count_callbacks(c);
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) {
+        const CommandSlot& slot = c.slot(i);
+        const std::uint32_t control = load_control(c.slot(i));
+        u.commands_with_tokens += state_of(control) == SlotState::kOwned ? 1 : 0;
+        for (std::uint32_t r = 0; r < placement::kMaxReplicas; ++r)
+            if (((pending_of(control) >> r) & 1u) != 0) u.queues_pending |= 1ull << slot.target[r];
+    }
+    for (std::uint32_t s = 0; s < c.queues; ++s)
+        u.queues_broken |= simt::load_relaxed<simt::Scope::kDevice>(&c.queue(s).broken) != 0 ? 1ull << s : 0;
+    u.pool_blocks_free = pool.count_free(c);
+    u.pool_blocks = static_cast<std::uint32_t>(pool.bytes() / kPoolBlockBytes);
+    return u;
+}
+
+std::uint32_t count_unanswered(ChannelState& c) {
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) n += pending_of(load_control(c.slot(i))) != 0 ? 1 : 0;
+    return n;
+}
+
+std::uint32_t count_unanswered_in(ChannelState& c, const Region& region) {
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) {
+        CommandSlot& slot = c.slot(i);
+        const bool unanswered = pending_of(load_control(slot)) != 0;
+        n += unanswered && lies_in(region.base, region.bytes, wire_of(c, slot), 1) ? 1 : 0;
+    }
+    return n;
+}
+
+std::uint32_t count_callbacks(ChannelState& c) {
+    std::uint32_t n = 0;
+    for (std::uint32_t i = 0; i < c.command_slots; ++i) n += is_first_with_callback(c, i) ? 1 : 0;
+    return n;
+}
+
+Result<Counters> read_counters(const ChannelMemory& memory) {
+    Counters out{};
+    if (memory.lanes() == simt::LanesKind::kGpu) {
+        GN_TRY(memory.lane_memory().download(offsetof(ChannelState, counters), &out, sizeof(out)));
+        return out;
+    }
+    const auto* from = reinterpret_cast<const std::uint64_t*>(&memory.cpu_state().counters);
+    auto* to = reinterpret_cast<std::uint64_t*>(&out);
+    for (std::uint32_t i = 0; i < kCounterWords; ++i)
+        to[i] = simt::load_relaxed<simt::Scope::kDevice>(from + i);
+    return out;
+}
+
+Result<std::optional<FirstError>> read_first_error(const ChannelMemory& memory) {
+    FirstError out{};
+    if (memory.lanes() == simt::LanesKind::kGpu) {
+        GN_TRY(memory.lane_memory().download(offsetof(ChannelState, first_error), &out, sizeof(out)));
+    } else {
+        const FirstError& from = memory.cpu_state().first_error;
+        // Pairs with the release of record_error.
+        if (simt::load_acquire<simt::Scope::kDevice>(&from.recorded) != 0) {
+            out.status = from.status;
+            out.queue = from.queue;
+            out.block = from.block;
+            out.syndrome = from.syndrome;
+            out.recorded = 1;
+        }
+    }
+    if (out.recorded == 0) return std::optional<FirstError>{};
+    return std::optional<FirstError>{out};
+}
+
+Result<std::string> describe(const ChannelMemory& memory, const ChannelPool& pool) {
+    const std::size_t bytes = memory.layout().lane_bytes;
+    GN_ASSIGN(auto copy, simt::DeviceMemory::allocate(bytes, simt::LanesKind::kCpu));
+    GN_TRY(memory.lane_memory().download(0, copy.lane_as<std::byte>(), bytes));
     ChannelState& c = *copy.lane_as<ChannelState>();
     const SlotCounts n = count_slots(c);
     std::string text;
@@ -94,7 +174,7 @@ Result<std::string> Channel::describe() const {
                    count_arrived(c));
     for (std::uint32_t i = 0; i < c.queues; ++i) describe_queue(out, c, i, n.pending[i]);
     fmt::format_to(out, "pool: {} of {} blocks free, {} of {} growth steps in use, {} requested\n",
-                   count_free_blocks(c), pool_bytes() / kPoolBlockBytes, c.pool_steps, c.pool_steps_max,
+                   pool.count_free(c), pool.bytes() / kPoolBlockBytes, c.pool_steps, c.pool_steps_max,
                    c.pool_asked);
     if (c.gathering != 0) fmt::format_to(out, "a group collects the resources of several commands\n");
     if (c.any_ready != 0) fmt::format_to(out, "a callback may be due\n");

@@ -1,9 +1,9 @@
-// lone.hpp: fast path: one read or write of one command, by a lane that has its channel to itself. CPU and
-// GPU lanes.
+// single_lane.hpp: fast path: one read or write of one command, by a lane that has its channel to itself. CPU
+// and GPU lanes.
 //
-// run() (operation.hpp) carries out any request of any group, and for a lone lane on a GPU that generality
+// run() (operation.hpp) carries out any request of any group, and for a single lane on a GPU that generality
 // has a price: its structures lie in local memory, and after each acquire every access to them goes to the
-// second-level cache. This path serves what lone lanes do most, with everything in registers:
+// second-level cache. This path serves what single lanes do most, with everything in registers:
 //   * independent loads are issued together;
 //   * the two fences of a bell serve all replicas, and the doorbell records for the previous call's
 //     completions as well: these are deferred until then (ChannelState::deferred_receives);
@@ -30,12 +30,13 @@
 
 namespace gnstor::gnor {
 
-inline constexpr std::uint32_t kLoneLooks = 64;    ///< polls of the completion queue before run() takes over
-inline constexpr std::uint32_t kLoneReplicas = 2;  ///< replicas of a write; with more, run() sends it
+/// Polls of the completion queue before run() takes over.
+inline constexpr std::uint32_t kSingleLaneLooks = 64;
+inline constexpr std::uint32_t kSingleLaneReplicas = 2;  ///< replicas of a write; with more, run() sends it
 
-/// The stages of a lone request, for code that measures them. In this order; kLooked once for each poll that
-/// finds nothing.
-enum class LoneStep : std::uint32_t {
+/// The stages of a single lane's request, for code that measures them. In this order; kLooked once for each
+/// poll that finds nothing.
+enum class SingleLaneStep : std::uint32_t {
     kChosen,    ///< drives, keys, slot
     kFilled,    ///< capsules and send entries
     kRecorded,  ///< fence, records
@@ -43,15 +44,15 @@ enum class LoneStep : std::uint32_t {
     kLooked,    ///< polled, found nothing
     kArrived,   ///< an answer, consumed
 };
-struct NoLoneProbe {
+struct NoSingleLaneProbe {
     GN_HD
-    void operator()(LoneStep) const {}
+    void operator()(SingleLaneStep) const {}
 };
 
 /// A command's path to one drive, in registers: after each fence the compiler would have to reload what lies
 /// in lane memory.
 template <simt::Scope S>
-struct LonePath {
+struct SingleLanePath {
     std::uint32_t number = 0;  ///< the array's slot
     std::uint32_t capsule_lkey = 0;
     nvme::Command* capsules = nullptr;
@@ -68,8 +69,8 @@ struct DeferredReceiveRecord {
 
 /// A command that was sent without filling its slot, to at most `kMost` drives.
 template <class State, std::uint32_t kMost>
-struct LoneFlight {
-    LonePath<State::kScope> path[kMost];
+struct SingleLaneFlight {
+    SingleLanePath<State::kScope> path[kMost];
     std::uint32_t count = 0;
     std::uint32_t index = kNone;  ///< the slot that its id names
     std::uint32_t control = 0;    ///< the slot's control word, with the pending bits
@@ -89,7 +90,7 @@ struct LoneFlight {
 /// Loads what one path needs. Returns whether a command can be sent there now and its answer will find a
 /// receive.
 template <class State>
-GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uint32_t depth,
+GN_HD GN_INLINE bool open_path(State& c, SingleLanePath<State::kScope>& path, std::uint32_t depth,
                                std::uint64_t owed) {
     constexpr auto kScope = State::kScope;
     QueueLane& q = c.queue(path.number);
@@ -116,9 +117,9 @@ GN_HD GN_INLINE bool open_path(State& c, LonePath<State::kScope>& path, std::uin
 
 /// Writes send entries, doorbell records and bells of all paths.
 template <class State, std::uint32_t kMost, class Probe>
-GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::MapVersion version,
-                                const OneCommand& r, LoneFlight<State, kMost>& flight, std::uint64_t owed,
-                                Probe& probe) {
+GN_HD GN_INLINE void send_single_lane(State& c, const CommandContext& context, nvme::MapVersion version,
+                                      const OneCommand& r, SingleLaneFlight<State, kMost>& flight,
+                                      std::uint64_t owed, Probe& probe) {
     const CapsuleFields fields = capsule_of(r, version, flight.command_id(), flight.rkey);
     DeferredReceiveRecord record[kMost];
     GN_DEVICE_UNROLL
@@ -138,13 +139,13 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
         simt::store_relaxed<State::kScope>(&path.send.state->reserved, path.ticket.index + 1);
         fill_capsule(path.send, path.capsules, path.capsule_lkey, path.ticket, context, fields, flight.lkey);
     }
-    probe(LoneStep::kFilled);
+    probe(SingleLaneStep::kFilled);
     simt::release_before_stores<simt::Scope::kSystem>();
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
         if (i < flight.count) flight.path[i].send.record_alone(flight.path[i].ticket);
     rdma::record_consumed(flight.completions, flight.consumed);
-    probe(LoneStep::kRecorded);
+    probe(SingleLaneStep::kRecorded);
     simt::release_before_stores<simt::Scope::kSystem>();
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
@@ -155,7 +156,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
             simt::store_released<simt::Scope::kSystem>(record[i].at, record[i].value);
     // More than there are paths, as for a read after a write to two replicas: they wait for the next call.
     simt::store_relaxed<State::kScope>(&c.deferred_receives, owed);
-    probe(LoneStep::kRung);
+    probe(SingleLaneStep::kRung);
 }
 
 /// Fills the slot of a command that was sent without, as begin_step and post would have. By value: an object
@@ -163,7 +164,7 @@ GN_HD GN_INLINE void send_alone(State& c, const CommandContext& context, nvme::M
 /// for separately.
 template <class State, std::uint32_t kMost>
 GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneCommand r,
-                                     LoneFlight<State, kMost> flight) {
+                                     SingleLaneFlight<State, kMost> flight) {
     constexpr auto kScope = State::kScope;
     simt::fetch_and<kScope>(&c.free_slots()[flight.index / 64], ~(1ull << (flight.index % 64)));
     CommandSlot& slot = c.slot(flight.index);
@@ -181,8 +182,8 @@ GN_HD GN_NOINLINE void put_into_slot(State& c, nvme::MapVersion version, OneComm
 /// Waits for the answers. False: something else came, or nothing did; `flight.control` has what is still
 /// pending.
 template <class State, std::uint32_t kMost, class Probe>
-GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt::Deadline deadline,
-                                Probe& probe) {
+GN_HD GN_INLINE bool reap_single_lane(State& c, SingleLaneFlight<State, kMost>& flight,
+                                      simt::Deadline deadline, Probe& probe) {
     constexpr auto kScope = State::kScope;
     const std::uint32_t expected = flight.command_id();
     std::uint64_t owed = simt::load_relaxed<kScope>(&c.deferred_receives);
@@ -191,9 +192,9 @@ GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt
     while (as_expected && pending_of(flight.control) != 0) {
         const rdma::InlineMessage seen = rdma::look_alone(flight.completions, flight.consumed);
         if (seen.look == rdma::Look::kNothing) {
-            as_expected = ++looks < kLoneLooks && !deadline.passed();
+            as_expected = ++looks < kSingleLaneLooks && !deadline.passed();
             if (as_expected) pause_between_trips<State>(backoff);
-            probe(LoneStep::kLooked);
+            probe(SingleLaneStep::kLooked);
             continue;
         }
         // The id and, above the phase bit, status 0: success.
@@ -210,7 +211,7 @@ GN_HD GN_INLINE bool reap_alone(State& c, LoneFlight<State, kMost>& flight, simt
             owed |= std::uint64_t{1} << path.number;
             flight.control &= ~(1u << i);
         }
-        probe(LoneStep::kArrived);
+        probe(SingleLaneStep::kArrived);
     }
     simt::store_relaxed<kScope>(&c.deferred_receives, owed);
     return pending_of(flight.control) == 0;
@@ -220,7 +221,7 @@ enum class SingleLaneOutcome : std::uint32_t { kNotBegun, kUnderWay, kDone };
 
 /// One lane; kNotBegun also if the channel was not opened for one lane. kDone: success. kUnderWay: the
 /// command is in slot `index`, for run() to end. `op` has loaded its map.
-template <std::uint32_t kMost, class State, class Probe = NoLoneProbe>
+template <std::uint32_t kMost, class State, class Probe = NoSingleLaneProbe>
 GN_HD GN_INLINE SingleLaneOutcome try_single_lane(State& c, const Operation& op, const OneCommand& r,
                                                   simt::Deadline deadline, std::uint32_t& index,
                                                   Probe probe = {}) {
@@ -237,7 +238,7 @@ GN_HD GN_INLINE SingleLaneOutcome try_single_lane(State& c, const Operation& op,
     const std::uint32_t any_flushed = simt::load_relaxed<kScope>(&c.any_flushed);
     const std::uint64_t owed = simt::load_relaxed<kScope>(&c.deferred_receives);
     const std::uint64_t pool_base = c.pool_base, pool_bytes = c.pool_bytes;
-    LoneFlight<State, kMost> flight;
+    SingleLaneFlight<State, kMost> flight;
     flight.lkey = c.pool_lkey;
     flight.rkey = c.pool_rkey;
     flight.slot_bits = c.slot_bits;
@@ -274,19 +275,19 @@ GN_HD GN_INLINE SingleLaneOutcome try_single_lane(State& c, const Operation& op,
     const std::uint32_t generation = (generation_of(before) + 1) & 0xFFFFu;
     const std::uint32_t count = flight.count;
     flight.control = make_control(generation, SlotState::kOwned, (1u << count) - 1);
-    probe(LoneStep::kChosen);
-    send_alone(c, op.context, version, r, flight, owed, probe);
+    probe(SingleLaneStep::kChosen);
+    send_single_lane(c, op.context, version, r, flight, owed, probe);
     index = flight.index;
     count_commands(c, r.opcode, count);
     c.count(&Counters::doorbells, count);
     // Loaded while the NIC is at work, stored afterwards.
     const std::uint64_t polls = c.counters.polls, completions = c.counters.completions,
-                        straight = c.counters.straight;
-    const bool done = reap_alone(c, flight, deadline, probe);
+                        fast_path = c.counters.fast_path;
+    const bool done = reap_single_lane(c, flight, deadline, probe);
     const std::uint32_t answered = count - detail::count_bits(pending_of(flight.control));
     simt::store_relaxed<kScope>(&c.counters.polls, polls + answered);
     simt::store_relaxed<kScope>(&c.counters.completions, completions + answered);
-    simt::store_relaxed<kScope>(&c.counters.straight, straight + answered);
+    simt::store_relaxed<kScope>(&c.counters.fast_path, fast_path + answered);
     if (done)
         simt::store_relaxed<kScope>(&slot.control, make_control(generation, SlotState::kFree, 0));
     else

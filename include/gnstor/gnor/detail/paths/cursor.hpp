@@ -1,24 +1,13 @@
-// request.hpp: a user's requests, and how a lane walks through its share of them piece by piece. CPU and GPU
-// lanes.
+// cursor.hpp: how a lane walks through its share of a user's requests, piece by piece. CPU and GPU lanes.
 #pragma once
 
 #include <gnstor/gnor/detail/paths/pieces.hpp>
-#include <gnstor/gnor/detail/queues/status_order.hpp>
 #include <gnstor/gnor/detail/resources/buffers.hpp>
+#include <gnstor/gnor/types/request.hpp>
+#include <gnstor/gnor/types/status_order.hpp>
 #include <gnstor/simt/copy.hpp>
 
-namespace gnstor {
-
-/// One of many independent requests (read_many, write_many, Batch).
-struct IoRequest {
-    nvme::BlockAddress block = 0;
-    std::uint32_t blocks = 1;
-    void* buffer = nullptr;
-    std::uint8_t first_sector = 0;  ///< reads only, with `sectors`: part of one block
-    std::uint8_t sectors = 0;       ///< 0: whole blocks
-};
-
-namespace gnor {
+namespace gnstor::gnor {
 
 inline constexpr std::uint32_t kBounceShift = 4;  ///< at most 64 KiB a piece through pool buffers
 
@@ -216,5 +205,4 @@ class Cursor {
     Keys keys_;
 };
 
-}  // namespace gnor
-}  // namespace gnstor
+}  // namespace gnstor::gnor

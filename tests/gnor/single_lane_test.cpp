@@ -1,11 +1,11 @@
-// lone_test.cpp: the straight path of a lane that has its channel to itself: the same results as by run(),
+// single_lane_test.cpp: the fast path of a lane that has its channel to itself: the same results as by run(),
 // whatever the drives answer; nothing owed is forgotten; ids and rings come round.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 
-#include "gnor/lone_rig.hpp"
+#include "gnor/single_lane_rig.hpp"
 
 namespace gnstor::test {
 namespace {
@@ -13,8 +13,8 @@ namespace {
 using nvme::IoFields;
 using nvme::IoOpcode;
 
-TEST(Lone, ReadsAndWritesTakeTheFastPathAndRingsWrapAround) {
-    LoneRig t(lone(4));  // send rings of 4: a hundred laps and more
+TEST(SingleLane, ReadsAndWritesTakeTheFastPathAndRingsWrapAround) {
+    SingleLaneRig t(single_lane(4));  // send rings of 4: a hundred laps and more
     for (std::uint32_t i = 0; i < 600; ++i) {
         ASSERT_EQ(t.write(i % 50, i), Status::kSuccess) << i;
         ASSERT_TRUE(t.reads(i % 50, i)) << i;
@@ -30,8 +30,8 @@ TEST(Lone, ReadsAndWritesTakeTheFastPathAndRingsWrapAround) {
     t.end();
 }
 
-TEST(Lone, SectorsLargeRequestsAndUserMemoryTakeTheFastPathToo) {
-    LoneRig t;
+TEST(SingleLane, SectorsLargeRequestsAndUserMemoryTakeTheFastPathToo) {
+    SingleLaneRig t;
     std::vector<std::byte> own(16 * 4096 + 64);
     std::byte* const mine = own.data() + (64 - reinterpret_cast<std::uintptr_t>(own.data()) % 64) % 64;
     ASSERT_TRUE(t.rig.channels[0]->register_buffer(mine, 16 * 4096).ok());
@@ -53,8 +53,8 @@ TEST(Lone, SectorsLargeRequestsAndUserMemoryTakeTheFastPathToo) {
     t.end();
 }
 
-TEST(Lone, InvalidRequestsGetTheSameStatusAsOnTheGeneralPath) {
-    LoneRig t;
+TEST(SingleLane, InvalidRequestsGetTheSameStatusAsOnTheGeneralPath) {
+    SingleLaneRig t;
     const auto end = static_cast<std::uint32_t>(t.rig.options.capacity_blocks);
     EXPECT_EQ(t.v.read(kMe, t.ch, end, 1, t.buffer, late()), Status::kLbaOutOfRange);
     EXPECT_EQ(t.v.read(kMe, t.ch, end - 1, 2, t.buffer, late()), Status::kLbaOutOfRange);
@@ -69,12 +69,12 @@ TEST(Lone, InvalidRequestsGetTheSameStatusAsOnTheGeneralPath) {
     EXPECT_EQ(t.v.write(kMe, t.ch, 15, 2, t.buffer, late()), Status::kSuccess);
     EXPECT_EQ(t.v.read(kMe, t.ch, 15, 2, plain.data(), late()), Status::kSuccess);
     EXPECT_EQ(std::memcmp(plain.data(), t.buffer, plain.size()), 0);
-    EXPECT_EQ(t.counters().straight, 0u);
+    EXPECT_EQ(t.counters().fast_path, 0u);
     t.end();
 }
 
-// Each kind of answer, on the straight path and by run() on a channel of the grid: the same results.
-TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
+// Each kind of answer, on the fast path and by run() on a channel of the grid: the same results.
+TEST(SingleLane, EveryStatusIsHandledAsOnTheGeneralPath) {
     using Kind = Decision::Kind;
     struct Case {
         Kind kind;
@@ -91,9 +91,9 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
              Case{Kind::kRefuse, Status::kBusy, 0, Status::kSuccess},  // asked again
              Case{Kind::kNever, {}, 0, Status::kTimedOut},
          }) {
-        for (const bool straight : {true, false}) {
-            RigOptions o = lone(8, 1);
-            o.sharing = straight ? Sharing::kLane : Sharing::kGrid;
+        for (const bool fast_path : {true, false}) {
+            RigOptions o = single_lane(8, 1);
+            o.sharing = fast_path ? Sharing::kLane : Sharing::kGrid;
             Rig rig(o);
             const VolumeRef v = rig.volume();
             const auto read = [&](auto ch, void* buffer, Deadline deadline) {
@@ -103,8 +103,8 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
                                      ? rig.channel().as<Sharing::kLane>().alloc(kMe, 4096)
                                      : rig.channel().alloc(kMe, 4096);
             const auto go = [&](Deadline deadline) {
-                return straight ? read(rig.channel().as<Sharing::kLane>(), buffer, deadline)
-                                : read(rig.channel(), buffer, deadline);
+                return fast_path ? read(rig.channel().as<Sharing::kLane>(), buffer, deadline)
+                                 : read(rig.channel(), buffer, deadline);
             };
             ASSERT_EQ(go(late()), Status::kSuccess);
             std::atomic<int> times = 1;
@@ -114,7 +114,7 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
                 });
             const bool never = one.kind == Kind::kNever;
             EXPECT_EQ(never ? sent_in(kShort, go) : go(late()), one.ends)
-                << "kind " << one.kind << (straight ? ", straight" : ", by run()");
+                << "kind " << one.kind << (fast_path ? ", by the fast path" : ", by run()");
             if (never) rig.wait_kept(1);
             for (auto& d : rig.drives) d->set_rule({});
             for (auto& d : rig.drives) d->answer_kept();
@@ -122,11 +122,11 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
             for (int i = 0; i < 20; ++i)
                 ASSERT_EQ(go(late()), Status::kSuccess) << "the channel must continue to work";
             const auto n = rig.channels[0]->counters().value();
-            if (straight)
+            if (fast_path)
                 EXPECT_TRUE(
                     try_fast_path(*rig.channels[0], [&] { EXPECT_EQ(go(late()), Status::kSuccess); }));
             else
-                EXPECT_EQ(n.straight, 0u);
+                EXPECT_EQ(n.fast_path, 0u);
             EXPECT_EQ(n.stale, one.kind == Kind::kTwice || one.kind == Kind::kStaleFirst ? 1u : 0u);
             rig.expect_clean(1);
         }
@@ -134,8 +134,8 @@ TEST(Lone, EveryStatusIsHandledAsOnTheGeneralPath) {
 }
 
 // A second answer comes when the next command is under way, to the same drive by the same slot.
-TEST(Lone, ADuplicateCompletionIsNotTakenForThatOfTheNextCommand) {
-    LoneRig t(lone(8, 1));
+TEST(SingleLane, ADuplicateCompletionIsNotTakenForThatOfTheNextCommand) {
+    SingleLaneRig t(single_lane(8, 1));
     for (std::uint32_t b = 0; b < 2; ++b) ASSERT_EQ(t.write(b, b + 1), Status::kSuccess);
     t.rule_everywhere([](const nvme::Command&, const IoFields& f) {
         return f.block == 0 ? Decision{Decision::kTwice, {}, 0} : Decision{Decision::kServe, {}, 30};
@@ -151,12 +151,12 @@ TEST(Lone, ADuplicateCompletionIsNotTakenForThatOfTheNextCommand) {
 }
 
 // One of two replicas answers, the other refuses or is silent: the write says so, and the first answer, taken
-// on the straight path, is not waited for again.
-TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
+// on the fast path, is not waited for again.
+TEST(SingleLane, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
     for (const auto& [kind, status] : {std::pair{Decision::kRefuse, Status::kInternalError},
                                        std::pair{Decision::kNever, Status::kTimedOut}}) {
         for (std::uint32_t which = 0; which < 2; ++which) {
-            LoneRig t;
+            SingleLaneRig t;
             ASSERT_EQ(t.write(3, 1), Status::kSuccess);
             const auto bad = t.rig.replicas_of(3).slot[which];
             t.rig.drives[bad]->set_rule([decision = kind](const nvme::Command&, const IoFields&) {
@@ -177,10 +177,11 @@ TEST(Lone, WritesOfWhichOneReplicaFailsAreNotSuccesses) {
     }
 }
 
-// Straight reads leave receives owed; requests that take all the credits of a queue need all its receives.
-TEST(Lone, OutstandingAnswersAreCollectedBeforeAllCreditsAreTaken) {
+// Reads of the fast path leave receives owed; requests that take all the credits of a queue need all its
+// receives.
+TEST(SingleLane, OutstandingAnswersAreCollectedBeforeAllCreditsAreTaken) {
     for (const std::uint32_t depth : {2u, 4u}) {
-        LoneRig t(lone(depth, 1));
+        SingleLaneRig t(single_lane(depth, 1));
         ASSERT_EQ(t.write(3, 1), Status::kSuccess);
         for (int round = 0; round < 30; ++round) {
             ASSERT_TRUE(t.reads(3, 1));
@@ -204,8 +205,8 @@ TEST(Lone, OutstandingAnswersAreCollectedBeforeAllCreditsAreTaken) {
 struct OwedProbe {
     gnor::ChannelState* c;
     std::uint32_t* most;
-    void operator()(gnor::LoneStep step) const {
-        if (step != gnor::LoneStep::kRecorded) return;
+    void operator()(gnor::SingleLaneStep step) const {
+        if (step != gnor::SingleLaneStep::kRecorded) return;
         for (std::uint32_t q = 0; q < c->queues; ++q) {
             const std::uint32_t record = be32(c->queue(q).doorbell_record[rdma::mlx5::kReceiveRecord]);
             const auto posted = static_cast<std::uint32_t>(c->queue(q).receive.posted);
@@ -214,8 +215,8 @@ struct OwedProbe {
     }
 };
 // A write leaves a receive owed on each of its queues, a read of the same chunk takes one of them.
-TEST(Lone, NoQueueEverHasTwoReceivesToRepost) {
-    LoneRig t;
+TEST(SingleLane, NoQueueEverHasTwoReceivesToRepost) {
+    SingleLaneRig t;
     std::uint32_t most = 0;
     const OwedProbe probe{t.ch.raw(), &most};
     SplitMix64 random(t.rig.options.seed);
@@ -233,7 +234,7 @@ TEST(Lone, NoQueueEverHasTwoReceivesToRepost) {
         std::uint32_t index = gnor::kNone;
         auto& c = t.ch.state();
         const auto end =
-            write ? gnor::try_single_lane<gnor::kLoneReplicas>(c, op, request, late(), index, probe)
+            write ? gnor::try_single_lane<gnor::kSingleLaneReplicas>(c, op, request, late(), index, probe)
                   : gnor::try_single_lane<1>(c, op, request, late(), index, probe);
         ASSERT_LE(most, 1u) << "after " << i << " calls";
         if (end == gnor::SingleLaneOutcome::kDone) continue;
@@ -248,8 +249,8 @@ TEST(Lone, NoQueueEverHasTwoReceivesToRepost) {
 }
 
 // One write, one sequence, whichever way it goes.
-TEST(Lone, AWriteTakesOneSequenceOnEveryPath) {
-    LoneRig t;
+TEST(SingleLane, AWriteTakesOneSequenceOnEveryPath) {
+    SingleLaneRig t;
     std::uint32_t version = 1;
     std::atomic<int> refusals = 0;
     t.rule_everywhere([&](const nvme::Command&, const IoFields&) {
@@ -282,8 +283,8 @@ TEST(Lone, AWriteTakesOneSequenceOnEveryPath) {
     t.end();
 }
 
-TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
-    LoneRig t;
+TEST(SingleLane, StableCallsCarryFuaAndOthersDoNot) {
+    SingleLaneRig t;
     std::atomic<int> with = 0, without = 0;
     t.rule_everywhere([&](const nvme::Command&, const IoFields& f) {
         ++(f.fua ? with : without);
@@ -302,27 +303,27 @@ TEST(Lone, StableCallsCarryFuaAndOthersDoNot) {
     t.end();
 }
 
-TEST(Lone, ViewsSharedByLanesAreRefusedAndTakeNoResource) {
-    RigOptions o = lone();
+TEST(SingleLane, ViewsSharedByLanesAreRefusedAndTakeNoResource) {
+    RigOptions o = single_lane();
     o.sharing = Sharing::kGrid;
     Rig rig(o);
     const VolumeRef v = rig.volume();
     std::byte buffer[nvme::kBlockBytes];
-    const auto refused = [&](const VolumeRef& volume, LoneChannel ch) {
+    const auto refused = [&](const VolumeRef& volume, SingleLaneChannel ch) {
         return volume.write(kMe, ch, 0, 1, buffer, late()) == Status::kWrongSharing &&
                volume.read(kMe, ch, 0, 1, buffer, late()) == Status::kWrongSharing;
     };
     VolumeRef nobodys = v;
     nobodys.current_map = nullptr;
     EXPECT_TRUE(refused(v, rig.channel().as<Sharing::kLane>()));
-    EXPECT_TRUE(refused(v, LoneChannel{}));
+    EXPECT_TRUE(refused(v, SingleLaneChannel{}));
     EXPECT_TRUE(refused(nobodys, rig.channel().as<Sharing::kLane>()));
     EXPECT_EQ(v.take_sequences(kMe, 1), 1u) << "refused calls must take no sequence";
     EXPECT_EQ(rig.channels[0]->counters().value().writes, 0u);
 }
 
-TEST(Lone, CompletionsOfOtherCommandsAreRecorded) {
-    LoneRig t(lone(8, 1));
+TEST(SingleLane, CompletionsOfOtherCommandsAreRecorded) {
+    SingleLaneRig t(single_lane(8, 1));
     for (std::uint32_t b = 0; b < 8; ++b) ASSERT_EQ(t.write(b * 16, b), Status::kSuccess);
     auto* const more = t.pool(64 * 1024);
     for (int round = 0; round < 50; ++round) {
@@ -339,8 +340,8 @@ TEST(Lone, CompletionsOfOtherCommandsAreRecorded) {
     t.end();
 }
 
-TEST(Lone, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
-    LoneRig t;
+TEST(SingleLane, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
+    SingleLaneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto first = t.rig.replicas_of(3).slot[0];
     t.rig.drives[first]->set_rule([](const nvme::Command&, const IoFields&) {
@@ -359,8 +360,8 @@ TEST(Lone, AFailedQueuePairEndsTheCallAndIsSkippedAfterwards) {
     t.end();
 }
 
-TEST(Lone, WeightedMapsAndReplicasThatAreNotInAreRespected) {
-    LoneRig t;
+TEST(SingleLane, WeightedMapsAndReplicasThatAreNotInAreRespected) {
+    SingleLaneRig t;
     ASSERT_EQ(t.write(3, 1), Status::kSuccess);
     const auto replicas = t.rig.replicas_of(3);
     t.rig.set_map(2, [&](placement::ArrayMap& map) {
@@ -373,35 +374,35 @@ TEST(Lone, WeightedMapsAndReplicasThatAreNotInAreRespected) {
     EXPECT_EQ(t.rig.drives[replicas.slot[1]]->seen().size(), 1u);
     EXPECT_TRUE(t.try_fast_path([&] { EXPECT_TRUE(t.reads(3, 1)); }));
     t.rig.set_map(3, [](placement::ArrayMap& map) { map.slots[0].weight = 2; });
-    const auto plain = t.counters().straight;
+    const auto plain = t.counters().fast_path;
     const Status status = t.write(3, 5);
     ASSERT_EQ(status, Status::kSuccess);
     ASSERT_TRUE(t.reads(3, 5));
-    EXPECT_EQ(t.counters().straight, plain) << "ranked by weights: run()'s";
+    EXPECT_EQ(t.counters().fast_path, plain) << "ranked by weights: run()'s";
     t.end();
 }
 
-TEST(Lone, BuffersAreCheckedIfRequested) {
-    RigOptions o = lone();
+TEST(SingleLane, BuffersAreCheckedIfRequested) {
+    RigOptions o = single_lane();
     o.check_buffers = true;
-    LoneRig t(o);
+    SingleLaneRig t(o);
     auto* const mine = t.pool(4096);
     ASSERT_EQ(t.v.read(kMe, t.ch, 0, 1, mine, late()), Status::kSuccess);
     ASSERT_EQ(t.ch.free(kMe, mine), Status::kSuccess);
     EXPECT_EQ(t.v.read(kMe, t.ch, 0, 1, mine, late()), Status::kNotAllocated);
-    EXPECT_EQ(t.counters().straight, 0u);
+    EXPECT_EQ(t.counters().fast_path, 0u);
     t.end();
 }
 
-TEST(Lone, ResponsesInReceiveBuffersAreReadByTheGeneralPath) {
-    RigOptions o = lone();
+TEST(SingleLane, ResponsesInReceiveBuffersAreReadByTheGeneralPath) {
+    RigOptions o = single_lane();
     o.scatter = false;
-    LoneRig t(o);
+    SingleLaneRig t(o);
     for (std::uint32_t i = 0; i < 50; ++i) {
         ASSERT_EQ(t.write(i, i), Status::kSuccess);
         ASSERT_TRUE(t.reads(i, i));
     }
-    EXPECT_EQ(t.counters().straight, 0u);
+    EXPECT_EQ(t.counters().fast_path, 0u);
     t.end();
 }
 

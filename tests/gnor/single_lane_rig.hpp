@@ -1,5 +1,5 @@
-// lone_rig.hpp: a lane that has its channel to itself, and whether its calls go straight
-// (gnor/detail/paths/lone.hpp).
+// single_lane_rig.hpp: a lane that has its channel to itself, and whether its calls take the fast path
+// (gnor/detail/paths/single_lane.hpp).
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 namespace gnstor::test {
 
-using LoneChannel = BasicChannelRef<Sharing::kLane>;
+using SingleLaneChannel = BasicChannelRef<Sharing::kLane>;
 
-inline RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
+inline RigOptions single_lane(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
     RigOptions o;
     o.sharing = Sharing::kLane;
     o.depth = depth;
@@ -21,21 +21,21 @@ inline RigOptions lone(std::uint32_t depth = 8, std::uint32_t replicas = 2) {
     return o;
 }
 
-/// Whether a call goes straight, asked until one did: the answer has to come within a few looks, which the
-/// engine of a busy machine may miss many times over, but not for ever.
+/// Whether a call takes the fast path, asked until one did: the answer has to come within a few looks, which
+/// the engine of a busy machine may miss many times over, but not for ever.
 template <class Call>
 bool try_fast_path(const gnor::Channel& channel, const Call& call) {
-    const auto straight = [&] { return channel.counters().value().straight; };
-    const std::uint64_t before = straight();
-    for (const Deadline end = late(); straight() == before;) {
+    const auto fast_path = [&] { return channel.counters().value().fast_path; };
+    const std::uint64_t before = fast_path();
+    for (const Deadline end = late(); fast_path() == before;) {
         if (end.passed()) return false;
         call();
     }
     return true;
 }
 
-struct LoneRig {
-    explicit LoneRig(const RigOptions& o = lone()) : rig(o) {}
+struct SingleLaneRig {
+    explicit SingleLaneRig(const RigOptions& o = single_lane()) : rig(o) {}
     std::byte* pool(std::uint64_t bytes) { return static_cast<std::byte*>(ch.alloc(kMe, bytes)); }
     Status write(std::uint32_t block, std::uint32_t version, Deadline deadline = late()) {
         const auto data = pattern_block(block, version);
@@ -67,7 +67,7 @@ struct LoneRig {
 
     Rig rig;
     VolumeRef v = rig.volume();
-    LoneChannel ch = rig.channel().as<Sharing::kLane>();
+    SingleLaneChannel ch = rig.channel().as<Sharing::kLane>();
     std::byte* buffer = pool(64 * 1024);
 };
 
