@@ -47,7 +47,7 @@ TEST(LastWaitDeathTest, EndsTheProcessAndNamesTheThreadThatDoesNotAnswer) {
         short_one(
             changed, lock, [] { return false; }, "somebody does not answer");
     };
-    EXPECT_DEATH(for_ever(), "somebody does not answer: the process ends");
+    EXPECT_DEATH(for_ever(), "somebody does not answer: this process is terminated");
 }
 
 }  // namespace

@@ -121,7 +121,7 @@ class Daemon(Programs):
             rounds = self.ask("ssd", "list")["ssds"][1]["counters"]["scrub_bad_pages"]
             told = log.read_text()
         self.assertGreaterEqual(rounds, 3)
-        self.assertRegex(told, r"scrub: flash page \d+ fails its checksums: reads of block 7 of volume \d+ fail here")
+        self.assertRegex(told, r"scrub: flash page \d+ fails its checksums: reads of block 7 of volume \d+ fail on this SSD")
         self.assertEqual(told.count("scrub:"), 1, told)
         self.assertEqual(self.cli("ssd", "list").stdout.count(b"bad pages found by the scrub"), 1)
         self.ask("down")
