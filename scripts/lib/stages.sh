@@ -13,8 +13,8 @@ stage_about() {
         setup) echo "packages and lanes" ;;
         lint) echo "format, layer rule, file rules, Python and shell syntax" ;;
         cpu) echo "default build with CPU lanes: every test" ;;
-        asan) echo "AddressSanitizer and UndefinedBehaviorSanitizer: every test" ;;
-        tsan) echo "ThreadSanitizer, test warps of many lanes: every test that has threads" ;;
+        asan) echo "AddressSanitizer and UndefinedBehaviorSanitizer: every test but those labelled programs" ;;
+        tsan) echo "ThreadSanitizer, test warps of many lanes: every test that has threads, but those labelled programs" ;;
         cuda) echo "CUDA build where nvcc is found: compiles and links; device tests where a GPU is" ;;
         soak) echo "the cpu build's longest simulations and kill tests: more seeds, runs and kills of what the functional tests do" ;;
         fuzz) echo "libFuzzer programs, briefly" ;;
@@ -227,6 +227,10 @@ test_preset() {
         build_folders "$preset" || return 1
         chosen=(-R "^(${GN_FOLDERS// /|})(_|\$)")
         floors_of=(--folders "$GN_FOLDERS")
+    fi
+    if [[ "$preset" == asan || "$preset" == tsan ]]; then
+        chosen+=(-LE programs)
+        say "left to the stage cpu: the tests labelled programs, which start gnstor and gnstord hundreds of times (tests/cli/CMakeLists.txt)"
     fi
     [[ "$preset" != cpu ]] || start_builder
     # Tests wait as much as they work. Where the builder takes what that leaves of the processors, there is one test for each; it is done by

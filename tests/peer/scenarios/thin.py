@@ -9,9 +9,9 @@ from . import host
 from .base import Scenario
 
 PORT = 4420
-VOLUME, MEGABYTES, SSD_MEGABYTES = "thin", 8192, 128
+VOLUME, MEGABYTES, SSD_MEGABYTES = "thin", 4096, 128
 SSDS, REPLICAS = 3, 2
-FILE_MEGABYTES = 16
+FILE_MEGABYTES = 8
 WENT_BACK_MOST = 8  # connections that the guest's own rxe may lose (kernel_log.py, WENT_BACK)
 # A block device that has no room says so; nothing else may be said.
 WHEN_FULL = [r"critical space allocation error, dev nvme\S+, sector \d+ op 0x1:\(WRITE\).*",
@@ -19,7 +19,7 @@ WHEN_FULL = [r"critical space allocation error, dev nvme\S+, sector \d+ op 0x1:\
 
 
 class Thin(Scenario):
-    """a volume of 8 GiB on three SSDs of 128 MiB: blkdiscard, mkfs.ext4, mkfs.xfs, fstrim, written until it is full, trimmed and written again"""
+    """a volume of 4 GiB on three SSDs of 128 MiB: blkdiscard, mkfs.ext4, mkfs.xfs, fstrim, written until it is full, trimmed and written again"""
 
     mtu = 9000
 
