@@ -9,13 +9,14 @@
 // copy of itself, does not know: the volume is listed with their newest epoch before it exists again.
 // Invariants
 //   * a listed block is in doubt exactly while its present order (page or tombstone) is older than the
-//   doubtful one: a change either settles the doubt for good or leaves it;
-//   * a block of a volume with lost records is in doubt exactly while it has no version, or a readable one of
-//   no later epoch: a write of a later epoch ends the doubt, and dropping its tombstone begins it again;
+//     doubtful one: a change either settles the doubt for good or leaves it;
+//   * a block of a volume with lost records is in doubt exactly while it has no version, or a readable one
+//     of no later epoch: a write of a later epoch ends the doubt, and dropping its tombstone begins it
+//     again;
 //   * a volume with lost records stays one until it is deleted;
 //   * only a mount lists blocks, and volumes with lost records;
 //   * each complete checkpoint contains all of them (LogType::kDoubt and kLostRecords in its records), so
-//   that they survive the log before it.
+//     that they survive the log before it.
 // Bounded: listed blocks by capacity(), with more of them nothing is mounted (recovery_pages.cpp); volumes
 // with lost records by the volumes that exist. Owned by one shard.
 #pragma once

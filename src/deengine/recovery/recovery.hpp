@@ -3,20 +3,20 @@
 //
 // Rules
 //   * pages and units are *young* if they were programmed after the loaded checkpoint's BEGIN. A bad page is
-//   *torn* if its program was interrupted, and has *rotted* if it was good before;
+//     *torn* if its program was interrupted, and has *rotted* if it was good before;
 //   * *newest* is the highest durability group found. Pages programmed in it or in the group before may be
-//   torn or missing, and then were never acknowledged; pages of older groups were durable. So a bad page of
-//   an older group is a media error: its block reads as an error, and if not even its block is known, nothing
-//   is mounted (unless EngineOptions::accept_loss);
+//     torn or missing, and then were never acknowledged; pages of older groups were durable. So a bad page
+//     of an older group is a media error: its block reads as an error, and if not even its block is known,
+//     nothing is mounted (unless EngineOptions::accept_loss);
 //   * a page of the last two groups with a good record and bad contents is torn, or has rotted: its block is
-//   in doubt (doubts.hpp), and the map keeps the older version;
+//     in doubt (doubts.hpp), and the map keeps the older version;
 //   * after a kill in the same boot (EngineOptions::same_boot) only the operation in progress can be torn,
-//   and of that only the record, the last one of a unit. All other bad pages have rotted;
+//     and of that only the record, the last one of a unit. All other bad pages have rotted;
 //   * recovery programs in group `newest` until its own checkpoint is complete: if a cut interrupts it, the
-//   next recovery judges the same pages the same way. The judgements are written into that checkpoint, for
-//   recoveries that begin at an older one;
+//     next recovery judges the same pages the same way. The judgements are written into that checkpoint, for
+//     recoveries that begin at an older one;
 //   * nothing that an interrupted recovery needs again is erased before that checkpoint is durable, except
-//   units without valid pages.
+//     units without valid pages.
 // Lives during one mount. One thread.
 #pragma once
 

@@ -15,9 +15,9 @@ namespace {
 /// next serial is above every serial that anything readable names, because all of these are counted:
 ///   * records of pages: the highest of each unit; pages with lower ones in it do not count;
 ///   * headers of journal pages (open units, next serial), parts of the loaded checkpoint included
-///   (LoadedCheckpoint::next_serial);
-///   * log records (bad units, torn pages) and a checkpoint's unit table: the header of their page has a next
-///   serial above those that they name, because a unit is opened before anything is recorded of it.
+///     (LoadedCheckpoint::next_serial);
+///   * log records (bad units, torn pages) and a checkpoint's unit table: the header of their page has a
+///     next serial above those that they name, because a unit is opened before anything is recorded of it.
 /// So nothing readable names the first use of a serial that is given out twice; stamps, tables and lists that
 /// are read later mean its second unit. The gap is for a page whose read fails in one recovery and succeeds
 /// in a later one.

@@ -4,8 +4,8 @@
 // After a power cut a page of the last two groups may look like that, too, and was never acknowledged. But
 //   * a killed process leaves a bad record only of the program in progress, and no hole before a good record;
 //   * each page of the journal says how many pages the open units held then: these must exist if a process
-//   was killed later, and also after a power cut if the journal page is a stamp, two groups later
-//   (LogType::kStamp);
+//     was killed later, and also after a power cut if the journal page is a stamp, two groups later
+//     (LogType::kStamp);
 //   * a unit that was opened before such a page and is not open in it was full.
 // So either a durable page is certainly lost, and then nothing is mounted (lose_record()), or only this is
 // known of it, that its epoch was at most its volume's: every version of no later epoch is in doubt
@@ -69,7 +69,7 @@ void ShardRecovery::judge_count(std::uint32_t u) {
 /// erased since, if the kill came before anything was programmed there. But
 ///   * an earlier mount that was killed began its checkpoint behind that page, before any erasure;
 ///   * in operation a unit is erased after it was filled and each page that filled it was superseded or
-///   moved: to units opened since, or to the other one that was open, if that has grown by as much.
+///     moved: to units opened since, or to the other one that was open, if that has grown by as much.
 /// Pages that the checkpoint knows are in its map. A unit that was closed before it was full may be erased as
 /// soon as its few pages are superseded or moved: nothing is concluded from it.
 void ShardRecovery::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,

@@ -5,9 +5,9 @@
 // refuses writes. Volumes can be deleted: the firmware's state records a deletion, as if a cut had followed
 // it, and the units that it empties have room for the checkpoint. Invariants while it is unsettled
 //   * only parts of that checkpoint are programmed, in the newest group found: if the process ends, that is
-//   another cut of the same recovery, and the next mount finds what this one found;
+//     another cut of the same recovery, and the next mount finds what this one found;
 //   * an attempt begins when all its pages have room below, so that an attempt without room has programmed
-//   and erased nothing;
+//     and erased nothing;
 //   * nothing is acknowledged that a next mount would have to find.
 // poll() tries again once a second.
 #include "deengine/shard/shard_impl.hpp"

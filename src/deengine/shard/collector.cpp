@@ -8,7 +8,7 @@
 // Invariants
 //   * the map names the copy before the original is given up;
 //   * a victim is erased only after the group of its last copy is durable (UnitPool); where a copy has
-//   damaged contents, which look torn, two groups later (hold_units_back()).
+//     damaged contents, which look torn, two groups later (hold_units_back()).
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>

@@ -5,16 +5,17 @@
 // pages of these blocks, which a recovery may still find, do not count. The first ends with the floor: no
 // sequence up to it is accepted any more. The second does not need the table:
 //   * a recovery maps a page that was programmed before the checkpoint which it begins at only if that
-//   checkpoint maps it, and no checkpoint maps what was trimmed before it;
+//     checkpoint maps it, and no checkpoint maps what was trimmed before it;
 //   * every other page that it reads is younger than the checkpoint; so a trim of that page is younger, too,
-//   and the journal holds the trim's record from that checkpoint on.
-// So tombstones at or below a floor are dropped at once. Invariants
+//     and the journal holds the trim's record from that checkpoint on.
+// So tombstones at or below a floor are dropped at once.
+// Invariants
 //   * before a tombstone is dropped for a floor, the journal holds the floor's record, ahead of everything
-//   later: a checkpoint that lacks the tombstone holds the floor, and a recovery that begins at a checkpoint
-//   with the tombstone finds the record or still has the tombstone;
+//     later: a checkpoint that lacks the tombstone holds the floor, and a recovery that begins at a
+//     checkpoint with the tombstone finds the record or still has the tombstone;
 //   * a change with the sequence right above the floor is never refused for lack of room here: nothing older
-//   can arrive, so its trim needs no tombstone, and the tombstones over its blocks are of resolved sequences.
-//   A writer whose floor advances therefore completes all its changes, however small the table.
+//     can arrive, so its trim needs no tombstone, and the tombstones over its blocks are of resolved
+//     sequences. A writer whose floor advances therefore completes all its changes, however small the table.
 #include "deengine/shard/shard_impl.hpp"
 
 #include <algorithm>

@@ -4,10 +4,11 @@
 // Invariants
 //   * a data page is valid in the pool exactly while the map names it: pool.valid_pages() == map.size();
 //   * a key is never both in the map and under a tombstone;
-//   * a group ends only after the journal's open page was programmed, and group numbers rise only when a sync
-//   of SyncLevel::kPower begins: if a page of group g + 2 exists, group g survives power loss, in every mode;
+//   * a group ends only after the journal's open page was programmed, and group numbers rise only when a
+//     sync of SyncLevel::kPower begins: if a page of group g + 2 exists, group g survives power loss, in
+//     every mode;
 //   * a unit is erased only after the group that emptied it survives power loss, and if a damaged page was
-//   copied out of it, only when recovery would no longer take the copy for torn;
+//     copied out of it, only when recovery would no longer take the copy for torn;
 //   * every waiting answer is given when the next sync ends, at the latest, whether it succeeded or not.
 // One owner thread.
 #pragma once
