@@ -44,9 +44,8 @@ struct SumOfVolume {
         const auto warp = gnstor::simt::warp(lane);  // all lanes of a warp make each call together
         const auto channel = channels.mine(lane);    // queue pairs to all SSDs, a pool of registered memory
         const auto deadline = gnstor::Deadline::in_ns(10'000'000'000);
-        LaneSum mine{0, true};
         auto* const page = static_cast<std::uint64_t*>(channel.alloc(warp, 4096, deadline));
-        if (page == nullptr) mine.good = false;
+        LaneSum mine{0, page != nullptr};
         for (auto block = static_cast<std::uint32_t>(lane.warp_rank()); mine.good && block < blocks;
              block += warps) {
             mine.good = gnstor::nvme::ok(volume.read(warp, channel, block, 1, page, deadline));
