@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Puts real output into docs/operations.md: runs the commands of each marker, in one session from the first block to the last, and
-replaces what the block shows.
+"""Puts real output into docs/operations.md and docs/troubleshooting.md: runs the commands of each marker, in one session from the first block
+of the first document to the last block of the second, and replaces what the block shows.
 
     <!-- run:
     gnstor up --ssds 4
@@ -11,8 +11,8 @@ replaces what the block shows.
     ```
     <!-- end run -->
 
-The session has a home folder of its own, shown as ~. A command must exit with 0, or with what its remark says; otherwise the document
-stays as it is. `--bin DIR` holds gnstor and gnstord (default build/cpu/bin). `--check` changes nothing and fails where the document shows
+The session has a home folder of its own, shown as ~. A command must exit with 0, or with what its remark says; otherwise the documents
+are not changed. `--bin DIR` holds gnstor and gnstord (default build/cpu/bin). `--check` changes nothing and fails where a document shows
 something else than these programs print, numbers and identifiers aside.
 """
 import argparse
@@ -26,7 +26,7 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DOCUMENT = ROOT / "docs" / "operations.md"
+DOCUMENTS = (ROOT / "docs" / "operations.md", ROOT / "docs" / "troubleshooting.md")
 BLOCK = re.compile(r"(<!-- run:\n(?P<commands>.+?)\n-->\n)(?P<shown>.*?)(<!-- end run -->)", re.S)
 REMARK = re.compile(r"\s+# exit (\d)$")
 VOLATILE = ((re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "UUID"), (re.compile(r"GN[0-9A-F]{16}"), "SERIAL"),
@@ -71,19 +71,22 @@ def main():
         raise SystemExit(f"capture_operations: there is no {programs}/gnstor; build first, or name its folder with --bin")
     home = tempfile.mkdtemp(prefix="gnstor-docs-")
     session = Session(programs, home)
-    before = DOCUMENT.read_text()
+    before = [path.read_text() for path in DOCUMENTS]
     try:
-        after = BLOCK.sub(lambda block: block[1] + session.block(block["commands"]) + block[4], before)
+        after = [BLOCK.sub(lambda block: block[1] + session.block(block["commands"]) + block[4], text) for text in before]
     finally:
         subprocess.run([str(programs / "gnstor"), "down"], env=session.env, stdout=subprocess.DEVNULL, check=False)
         shutil.rmtree(home)
-    print(f"capture_operations: {len(BLOCK.findall(before))} blocks")
-    if not options.check:
-        DOCUMENT.write_text(after)
-        return 0
-    difference = list(difflib.unified_diff(masked(before).split("\n"), masked(after).split("\n"), "documented", "printed", lineterm="", n=1))
-    print("\n".join(difference))
-    return 1 if difference or not BLOCK.search(before) else 0
+    print(f"capture_operations: {sum(len(BLOCK.findall(text)) for text in before)} blocks")
+    wrong = any(not BLOCK.search(text) for text in before)
+    for path, old, new in zip(DOCUMENTS, before, after):
+        if not options.check:
+            path.write_text(new)
+            continue
+        difference = list(difflib.unified_diff(masked(old).split("\n"), masked(new).split("\n"), f"{path.name} documents", "printed", lineterm="", n=1))
+        print("\n".join(difference))
+        wrong = wrong or bool(difference)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Puts real output into README.md: runs the command named in each block's marker and replaces what the block shows.
+"""Puts real output into docs/demo.md and README.md: runs the command named in each block's marker and replaces what the block shows.
 
     <!-- capture: ./run demo --lanes cpu -->
     ```text
@@ -7,8 +7,15 @@
     ```
     <!-- end capture -->
 
-A command that fails leaves README.md as it is. Colour codes are removed, this repository's path becomes `.`; nothing else changes.
-`--only TEXT` refreshes only blocks whose command contains TEXT.
+An excerpt shows the lines of such a block from the one that begins with FIRST (blanks aside) to the next one that has LAST in it, between lines `[...]`:
+
+    <!-- excerpt: ./run demo --lanes cpu | FIRST | LAST -->
+    ...
+    <!-- end excerpt -->
+
+A command that fails leaves both files as they are. Colour codes are removed, this repository's path becomes `.`; nothing else changes.
+`--only TEXT` refreshes only blocks whose command contains TEXT. `--check` runs nothing and changes nothing: it fails where an excerpt is not
+part of the captured output that is in the documents.
 """
 import os
 import pathlib
@@ -17,7 +24,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"(<!-- capture: (?P<command>.+?) -->\n)(.*?)(<!-- end capture -->)", re.S)
+DOCUMENTS = ("docs/demo.md", "README.md")
+BLOCK = re.compile(r"(<!-- capture: (?P<command>.+?) -->\n)(?P<body>.*?)(<!-- end capture -->)", re.S)
+EXCERPT = re.compile(r"(<!-- excerpt: (?P<command>[^|\n]+?) \| (?P<first>[^|\n]+?) \| (?P<last>[^|\n]+?) -->\n)(?P<body>.*?)(<!-- end excerpt -->)", re.S)
 
 
 def capture(command):
@@ -31,20 +40,50 @@ def capture(command):
     return "\n".join(line.rstrip() for line in text.strip().split("\n"))
 
 
-def main(arguments):
-    only = arguments[1] if len(arguments) == 2 and arguments[0] == "--only" else ""
-    if arguments and not only:
-        print(__doc__, file=sys.stderr)
-        return 2
-    readme = ROOT / "README.md"
-
+def captured(text, only, run=capture):
+    """The document with the output of each command whose text contains `only`."""
     def block(match):
         if only not in match["command"]:
             return match[0]
-        return f"{match[1]}```text\n$ {match['command']}\n{capture(match['command'])}\n```\n{match[4]}"
+        return f"{match[1]}```text\n$ {match['command']}\n{run(match['command'])}\n```\n{match[4]}"
+    return BLOCK.sub(block, text)
 
-    text = BLOCK.sub(block, readme.read_text())
-    readme.write_text(text)
+
+def excerpted(text, shown):
+    """The document with each excerpt of `shown`, {command: what its block shows}."""
+    def part(match):
+        if match["command"] not in shown:
+            raise SystemExit(f"capture_readme: no document has the whole output of: {match['command']}")
+        lines = shown[match["command"]].split("\n")
+        first = next((at for at, line in enumerate(lines) if line.lstrip().startswith(match["first"].lstrip())), None)
+        last = first if first is None else next((at for at in range(first, len(lines)) if match["last"] in lines[at]), None)
+        if last is None:
+            raise SystemExit(f"capture_readme: the output of '{match['command']}' has no lines from '{match['first']}' to '{match['last']}'")
+        inside = "\n".join(lines[first:last + 1])
+        return f"{match[1]}```text\n$ {match['command']}\n[...]\n{inside}\n[...]\n```\n{match[6]}"
+    return EXCERPT.sub(part, text)
+
+
+def shown_in(texts):
+    return {match["command"]: match["body"] for text in texts.values() for match in BLOCK.finditer(text)}
+
+
+def main(arguments):
+    check = arguments == ["--check"]
+    only = arguments[1] if len(arguments) == 2 and arguments[0] == "--only" else ""
+    if arguments and not only and not check:
+        print(__doc__, file=sys.stderr)
+        return 2
+    before = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+    texts = before if check else {name: captured(text, only) for name, text in before.items()}
+    shown = shown_in(texts)
+    after = {name: excerpted(text, shown) for name, text in texts.items()}
+    if check:
+        for name in (name for name in DOCUMENTS if after[name] != before[name]):
+            print(f"capture_readme: an excerpt in {name} differs from the captured output; run scripts/capture_readme.py", file=sys.stderr)
+        return 1 if after != before else 0
+    for name, text in after.items():
+        (ROOT / name).write_text(text)
     return 0
 
 

@@ -19,7 +19,7 @@ import sys
 from layer_graph import COUNTS_AS, ORDER, ROOT, arrows_of_repository, closure
 
 ALWAYS = ["setup", "lint", "cpu", "docs"]
-MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package"]
+MORE = ["soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "docs_site"]
 # Only ./run test --all: it takes as long as the functional tests, which other stages of a whole run leave no time for.
 NOT_HERE = {"toolchains": "takes as long as the functional tests; ./run test --all runs it"}
 LANDED = ROOT / ".ci" / "landed"
@@ -45,6 +45,7 @@ LOOKS_AT = {
     "example": ({"embedded", "client"}, {"examples", "include"}),
     "release": ({"embedded"}, {"bench", "include"}),
     "package": ({"cli"}, {"packaging", "examples", "include"}),
+    "docs_site": (set(), {"docs", "include", "examples"}),
 }
 
 
@@ -69,8 +70,10 @@ class Change:
             self.places.add("include")
         if parts[-1] == "CMakeLists.txt" or name.endswith(".cmake") or parts[0] in ("cmake", "scripts", ".ci", "run", "CMakePresets.json"):
             self.doubt = self.doubt or f"{name} decides how everything is built or tested"
-        elif parts[0] == "docs" or name in ("README.md", "LICENSE", ".gitignore", ".clang-format", ".clang-tidy"):
-            pass  # lint, cpu and docs look at these
+        elif parts[0] == "docs" or name == "README.md":
+            self.places.add("docs")  # lint, cpu and docs look at these, too
+        elif name in ("LICENSE", ".gitignore", ".clang-format", ".clang-tidy"):
+            pass  # lint and cpu look at these
         elif "/".join(parts[1:]) in COUNTS_AS:
             self.layers.add(COUNTS_AS["/".join(parts[1:])])
         elif parts[0] == "src" and len(parts) > 2 and parts[1] in ORDER:

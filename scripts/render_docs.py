@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tables of docs/*.md from the raw results in docs/runs/*.json (schema: docs/runs/README.md).
+"""Tables of README.md and docs/*.md from the raw results in docs/runs/*.json (schema: docs/runs/README.md).
 
 A document holds, for each table,
 
@@ -12,6 +12,8 @@ and gets one table for each result whose name matches, in order of name (FILE-PA
     figures: FILE-PATTERN show=COLUMN,... [NAME=VALUE,...] ...
                              one small table of the cases with these parameters (values are patterns; ? stands for a space, too, and - for
                              a case without such a parameter), with these columns (scripts/run_tables/cells.py names them)
+    beside: FILE-PATTERN [with=FILE-PATTERN,...] [NAME=VALUE,...] ...
+                             the array beside fio and plain copies in GB/s; of the results after with= only the latter two count
     targets: SESSION ...     what is aimed at (bench/targets.py) beside the medians of sessions of `./run bench targets`, whose results are SESSION-*.json
     work: FILE-PATTERN [NAME=VALUE] ...    what threads did with their time, of all cases or of those with these parameters
     steps: FILE-PATTERN [NAME=VALUE,...] ...    the steps of a lone lane's operation
@@ -38,10 +40,10 @@ import run_tables
 from run_tables import ROOT, BadResult
 
 PATTERN, NAMED = r"[^\s=]+", r"(?: \w+=[^\s=]+)"
-ARGUMENTS = {"runs": PATTERN, "figures": f"{PATTERN}{NAMED}+", "targets": r"[\w. -]+", "work": f"{PATTERN}{NAMED}*", "steps": f"{PATTERN}{NAMED}*",
+ARGUMENTS = {"runs": PATTERN, "figures": f"{PATTERN}{NAMED}+", "beside": f"{PATTERN}{NAMED}*", "targets": r"[\w. -]+", "work": f"{PATTERN}{NAMED}*", "steps": f"{PATTERN}{NAMED}*",
              "ratios": PATTERN, "claims": PATTERN, "aims": rf"{PATTERN}(?: [^\s=]+)?", "verdicts": PATTERN, "profile": PATTERN, "file": r"[\w.-]+"}
 BLOCKS = {kind: re.compile(rf"(<!-- {kind}: (?P<what>{form}) -->\n)(?P<body>.*?)(<!-- end {kind} -->)", re.S) for kind, form in ARGUMENTS.items()}
-CLOSE = {"figures", "steps", "aims", "verdicts", "profile"}  # no empty lines between markers and what they hold: these are small, and many
+CLOSE = {"figures", "beside", "steps", "aims", "verdicts", "profile"}  # no empty lines between markers and what they hold: these are small, and many
 MARKER = re.compile(rf"<!--\s*(?:end\s+)?(?:{'|'.join(ARGUMENTS)})\s*(?::[^\n>]*>?|-->)")
 
 
@@ -87,19 +89,24 @@ def body_of(kind, what, runs, marker):
     found = {name: runs[name] for name in matching(runs, pattern, marker)}
     if kind == "verdicts":
         return run_tables.verdict_counts(found)
-    if kind in ("figures", "steps", "aims"):
-        return {"figures": run_tables.figures_table, "steps": run_tables.steps_table, "aims": run_tables.aims_table}[kind](found, words)
+    small = {"figures": run_tables.figures_table, "beside": run_tables.beside_table, "steps": run_tables.steps_table, "aims": run_tables.aims_table}
+    if kind in small:
+        return small[kind](found, words)
     each = {"runs": run_tables.table, "ratios": lambda _, run: paper_ratios.ratio_tables(run), "claims": paper_claims.table,
             "work": lambda name, run: run_tables.work_table(name, run, " ".join(words))}[kind]
     return "\n\n".join(each(name, run) for name, run in found.items())
 
 
-def render(text, runs):
-    """The document with every block generated; raises BadResult for a marker that makes no block, and for one that names no result."""
+def render(text, runs, folder=""):
+    """The document with every block generated; raises BadResult for a marker that makes no block, and for one that names no result. `folder`: from
+    the document to docs/."""
     check_markers(text)
+
+    def body(kind, match):
+        return body_of(kind, match["what"], runs, match[1].strip()).replace("](runs/", f"]({folder}runs/")
     for kind, block in BLOCKS.items():
         before, after = ("", "\n") if kind in CLOSE else ("\n", "\n\n")
-        text = block.sub(lambda match: f"{match[1]}{before}{body_of(kind, match['what'], runs, match[1].strip())}{after}{match[4]}", text)
+        text = block.sub(lambda match: f"{match[1]}{before}{body(kind, match)}{after}{match[4]}", text)
     return text
 
 
@@ -113,21 +120,21 @@ def main(arguments):
         print(f"render_docs: {wrong}", file=sys.stderr)
         return 1
     stale = plot_paper.plot_docs(bool(arguments)) + plot_targets.plot_docs(bool(arguments))
-    for path in sorted((ROOT / "docs").glob("*.md")):
-        before = path.read_text()
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        before, name = path.read_text(), path.relative_to(ROOT)
         try:
-            after = render(before, runs)
+            after = render(before, runs, "" if path.parent.name == "docs" else "docs/")
         except BadResult as wrong:
-            print(f"render_docs: docs/{path.name}: {wrong}", file=sys.stderr)
+            print(f"render_docs: {name}: {wrong}", file=sys.stderr)
             return 1
         if after == before:
             continue
         if arguments:
             stale += 1
-            print(f"render_docs: docs/{path.name} differs from what docs/runs/ says; run scripts/render_docs.py", file=sys.stderr)
+            print(f"render_docs: {name} differs from what docs/runs/ says; run scripts/render_docs.py", file=sys.stderr)
         else:
             path.write_text(after)
-            print(f"render_docs: wrote docs/{path.name}")
+            print(f"render_docs: wrote {name}")
     print(f"render_docs: {len(runs)} results")
     return 1 if stale else 0
 

@@ -10,9 +10,8 @@
 //     needs it; what was appended while a block is on its way goes out together with the next one (group
 //     commit);
 //   * a client's capsule crosses the emulated wire once, from the engine's queue pairs, and data moves
-//   between
-//     SSD and client directly: the hop between client and engine is a ring in shared memory. Dearer in truth:
-//     in the engine's favour.
+//     between SSD and client directly: the hop between client and engine is a ring in shared memory. Dearer
+//     in truth: in the engine's favour.
 //
 // Threads: a client has a connection to one engine thread or, where there are more threads than clients, to
 // several, as a polled target gives out queue pairs; table, allocator and log are shared by all. A connection

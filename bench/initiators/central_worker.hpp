@@ -3,9 +3,8 @@
 //
 // Invariants
 //   * a request's blocks are locked from before the table is looked at until its last SSD has answered;
-//   * the table names fresh blocks only once they are written on all replicas; old blocks are given back, and
-//   a
-//     write is answered, only when the log's record of the change is durable.
+//   * the table names fresh blocks only once they are written on all replicas; old blocks are given back,
+//     and a write is answered, only when the log's record of the change is durable.
 #pragma once
 
 #include "bench/initiators/central_engine.hpp"

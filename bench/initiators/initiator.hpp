@@ -11,8 +11,7 @@
 //   gd-deengine    a CPU thread a client, bells rung one by one; data lands where lanes read it; SSDs do what
 //                  an array engine would (the paper's "GD+deEngine")
 //   gd             the same through a central array engine on the node: threads that lock the blocks, look
-//   the
-//                  address up in a mapping table, and log every change of it before a write is answered
+//                  the address up in a mapping table, and log every change of it before a write is answered
 //   basic          as gd, but data lands in host memory and is copied to or from the lanes' memory
 //   ported-locks   straw design: lanes as in gnor, but a lock a channel around submitting and polling
 //   coordinating   straw design: lanes as in gnor, but clients agree with each other before each request
@@ -24,8 +23,7 @@
 //     latencies (mailbox.hpp), so these hold it: from being ready for a request (for a write: once its data
 //     is made) until they see it done;
 //   * every word that `verify` asks for is compared by the lanes; commands that SSDs counted must be those
-//   that
-//     the initiator says it sent;
+//     that the initiator says it sent;
 //   * initiator CPU time: of the threads that initiate; where lanes do, of the process less the emulated
 //     hardware's threads (on CPU lanes that holds what lanes do with the data, too: filling and comparing).
 //     CPU lanes that stand in for a GPU beside a CPU initiator, and a central engine's threads, are apart.

@@ -38,7 +38,7 @@ struct EmbeddedArrayOptions {
     /// Bytes of each in-memory SSD that are allocated when it is opened; the rest is allocated when first
     /// written.
     std::uint64_t ssd_memory_at_opening = 0;
-    /// Empty: SSDs in memory; else ssd-<n>.store files there, created if absent.
+    /// Empty: SSDs in memory; else files `ssd-<n>.store` there, created if absent.
     std::filesystem::path directory;
     std::uint32_t engine_threads = 1;  ///< threads that run the NICs and the SSDs; 1: both share one thread
     std::uint32_t nic_threads = 0;     ///< how many of those run NICs only; 0: chosen by the node

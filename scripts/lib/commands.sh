@@ -60,6 +60,13 @@ command_report() {
     "$GN_PLOT_PYTHON" "$GN_ROOT/scripts/report.py" "${GN_REST[@]}"
 }
 
+# The documents as a site; builds no program.
+command_docs() {
+    parse_common "$@"
+    ensure_site || die "the site needs Doxygen and MkDocs Material (see above); the documents themselves are in docs/"
+    "$GN_SITE_PYTHON" "$GN_ROOT/scripts/docs_site.py" "${GN_REST[@]}"
+}
+
 # The distribution's python3, for which the package is; another one in PATH does not see it.
 command_plot() {
     parse_common "$@"

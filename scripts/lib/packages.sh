@@ -3,7 +3,7 @@
 # A package counts as present when its command, header or library is found, wherever it came from.
 
 # name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon,
-# test, property, oracle, bench, report, plots, plot, package, roots, fuzz, link, lint, peer.
+# test, property, oracle, bench, report, plots, plot, site, package, roots, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -26,6 +26,9 @@ libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|comparison for bench path
 python3-venv|plots|py:ensurepip|makes the folder of Python packages that plotly goes into
+python3-venv|site|py:ensurepip|makes the folder of Python packages that MkDocs goes into
+doxygen|site|cmd:doxygen|makes the API reference from the public headers
+git|site|cmd:git|names the files of the folders that documents link to
 git|lint|cmd:git|names the tracked files that lint looks at
 curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
@@ -158,6 +161,29 @@ ensure_plots() {
     /usr/bin/python3 -m venv "$folder" || die "python3 -m venv could not make $folder; $without"
     "$GN_PLOT_PYTHON" -m pip install --quiet --disable-pip-version-check "plotly==$GN_PLOTLY" ||
         die "pip could not install plotly $GN_PLOTLY (is PyPI reachable?); $without"
+}
+
+# ensure_site: Doxygen, and MkDocs Material in GN_SITE_PYTHON: the system's Python if it has both, else that of build/docs-venv, into which they
+# are installed from PyPI. Returns 1, with the reason printed, if one of them cannot be had.
+GN_MKDOCS=1.6.1
+GN_MATERIAL=9.8.2
+ensure_site() {
+    local folder="${GN_SITE_VENV:-$GN_ROOT/build/docs-venv}"
+    ensure site || return 1
+    for GN_SITE_PYTHON in python3 "$folder/bin/python"; do
+        ! "$GN_SITE_PYTHON" -c 'import material, mkdocs' >/dev/null 2>&1 || return 0
+    done
+    if [[ "$GN_INSTALL" != yes ]]; then
+        warn "MkDocs Material, which makes the site, is not installed, and --no-install was given"
+        return 1
+    fi
+    say "installing mkdocs $GN_MKDOCS and mkdocs-material $GN_MATERIAL from PyPI (60 MB) into $folder: they make the site of the documents"
+    rm -rf "$folder"
+    mkdir -p "$GN_ROOT/build"
+    /usr/bin/python3 -m venv "$folder" || { warn "python3 -m venv could not make $folder"; return 1; }
+    "$GN_SITE_PYTHON" -m pip install --quiet --disable-pip-version-check "mkdocs==$GN_MKDOCS" "mkdocs-material==$GN_MATERIAL" && return 0
+    warn "pip could not install mkdocs $GN_MKDOCS and mkdocs-material $GN_MATERIAL (is PyPI reachable?)"
+    return 1
 }
 
 # ensure_build: what demo, bench and gpu-test cannot do without, and the daemon's libraries if they can be had.

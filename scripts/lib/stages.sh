@@ -4,7 +4,7 @@
 
 # In the order in which they run. GN_STAGES: every functional test, once. GN_ALL_STAGES: --all; what of it a change can reach, scripts/reach.py says.
 GN_STAGES=(setup lint cpu docs)
-GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release package toolchains docs)
+GN_ALL_STAGES=(setup lint cpu soak peer asan tsan cuda fuzz example release package toolchains docs docs_site)
 # The folders of tests that the sanitizers and the fuzzers run: all, or what a change reaches.
 GN_FOLDERS="*"
 
@@ -19,7 +19,8 @@ stage_about() {
         soak) echo "the cpu build's longest simulations and kill tests: more seeds, runs and kills of what the functional tests do" ;;
         fuzz) echo "libFuzzer programs, briefly" ;;
         example) echo "cmake --install, and the examples built as projects against the installed library" ;;
-        docs) echo "generated parts of docs/ agree with docs/runs/" ;;
+        docs) echo "generated parts of README.md and docs/ agree with docs/runs/" ;;
+        docs_site) echo "the site of ./run docs: README.md and docs/ by MkDocs, public headers by Doxygen, all links" ;;
         release) echo "build of the release preset, and a run of its benchmark for a second" ;;
         package) echo "Debian packages: built, and tried in a fresh system" ;;
         toolchains) echo "the compilers of the next Debian release, in a system in a folder: fast tests with g++, sources read by clang" ;;
@@ -58,7 +59,7 @@ command_test() {
             --list)
                 local stage
                 for stage in "${GN_ALL_STAGES[@]}"; do
-                    printf '%-8s %s %s\n' "$stage" "$([[ " ${GN_STAGES[*]} " == *" $stage "* ]] && echo "     " || echo --all)" "$(stage_about "$stage")"
+                    printf '%-10s %s %s\n' "$stage" "$([[ " ${GN_STAGES[*]} " == *" $stage "* ]] && echo "     " || echo --all)" "$(stage_about "$stage")"
                 done
                 return 0
                 ;;
@@ -119,12 +120,12 @@ run_stage() {
     if ! "stage_$stage"; then
         result=FAILED
         [[ "$GN_FAILED" -gt "$before" ]] || { GN_FAILED=$((GN_FAILED + 1)); wrong "$stage" "the stage itself failed; see the output below its heading"; }
-        [[ "$stage" != setup ]] || { warn "setup failed, so no other stage can run"; GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
+        [[ "$stage" != setup ]] || { warn "setup failed, so no other stage can run"; GN_TABLE+="$(printf '  %-10s %-7s %5ds  %s' setup FAILED $((SECONDS - start)) "$GN_DID")"$'\n'; closing; exit 1; }
     elif [[ "$GN_DID" == skipped* ]]; then
         result=skipped
     fi
     printf -- '--- %s: %s in %d s; %s\n' "$stage" "$result" $((SECONDS - start)) "$GN_DID"
-    GN_TABLE+="$(printf '  %-8s %-7s %5ds  %s' "$stage" "$result" $((SECONDS - start)) "$GN_DID")"$'\n'
+    GN_TABLE+="$(printf '  %-10s %-7s %5ds  %s' "$stage" "$result" $((SECONDS - start)) "$GN_DID")"$'\n'
 }
 
 # start_builder: builds what later stages of the plan need while tests run, which leave processors idle while they wait: one preset after
@@ -429,6 +430,22 @@ stage_docs() {
     python3 scripts/render_docs.py --check || return 1
     GN_PASSED=$((GN_PASSED + 1))
     GN_DID="$(find docs/runs -name '*.json' | wc -l) results"
+}
+
+stage_docs_site() {
+    if ! ensure_site; then
+        [[ "$GN_INSTALL" != yes ]] || return 1
+        GN_DID="skipped: Doxygen or MkDocs Material is not installed, and --no-install was given"
+        return 0
+    fi
+    local log="$GN_LOGS/docs-site.log"
+    mkdir -p "$GN_LOGS"
+    if ! "$GN_SITE_PYTHON" scripts/docs_site.py >"$log" 2>&1; then
+        tail -n 40 "$log"
+        return 1
+    fi
+    GN_PASSED=$((GN_PASSED + 1))
+    GN_DID="$(sed -nE 's/^docs_site: ([0-9]+ pages.*)/\1/p' "$log"), none of them dead; build/site"
 }
 
 # start_peer_setup: fetches what the guests are made of while others compile; stage_peer looks whether it went well.

@@ -2,9 +2,9 @@
 from .cells import BUSY
 from .profiles import profile_table
 from .results import ROOT, BadResult, load, load_all, machine_line, name_of, varying
-from .summaries import aims_table, figures_table, steps_table, targets, targets_table, verdict_counts
+from .summaries import aims_table, beside_table, figures_table, steps_table, targets, targets_table, verdict_counts
 from .table import Table, markdown
 from .whole import table, tables_of, work_of, work_table
 
-__all__ = ["BUSY", "ROOT", "BadResult", "Table", "aims_table", "figures_table", "load", "load_all", "machine_line", "markdown", "name_of",
+__all__ = ["BUSY", "ROOT", "BadResult", "Table", "aims_table", "beside_table", "figures_table", "load", "load_all", "machine_line", "markdown", "name_of",
            "profile_table", "steps_table", "table", "tables_of", "targets", "targets_table", "varying", "verdict_counts", "work_of", "work_table"]

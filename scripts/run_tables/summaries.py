@@ -69,6 +69,35 @@ def figures_table(runs, words):
     return Table(words_first + [COLUMNS[key].title for key in names], rows, left=tuple(range(len(words_first)))).markdown()
 
 
+BESIDE = {"array": "GNStor", "fio io_uring": "fio with io_uring", "plain copy": "plain copy"}
+
+
+def beside_table(runs, words):
+    """The array beside what else was measured on such a machine, in GB/s: a row for each operation and size. `words`: with=PATTERN,... (results in
+    which only the others count) and conditions. The first result that has a case gives its cell."""
+    asked = dict(word.split("=") for word in words)
+    others = asked.pop("with", "").split(",")
+    wanted = conditions(f"{key}={value}" for key, value in asked.items())
+    found = {}  # (machine, operation, bytes): {path: (cell, result)}
+    for name, run in runs.items():
+        only_others = any(fnmatch.fnmatch(name, pattern) for pattern in others)
+        machine = run["machine"].get("gpu") or f"{run['machine']['cores']} cores"
+        for case in chosen(run, wanted):
+            parameters = case["parameters"]
+            if parameters.get("path") in BESIDE and not (only_others and parameters["path"] == "array"):
+                row = found.setdefault((machine, parameters["operation"], parameters["bytes"]), {})
+                row.setdefault(parameters["path"], (brief(COLUMNS["gbs"].cell(case)), name))
+    rows = []
+    for (machine, operation, size), cells in found.items():
+        if "array" in cells:
+            sources = dict.fromkeys(name for _, name in cells.values())
+            rows.append([f"{machine}, {size // 1024} KiB {operation}s"] + [cells.get(path, (NONE,))[0] for path in BESIDE]
+                        + [", ".join(f"[{at}](runs/{name})" for at, name in enumerate(sources, 1))])
+    if not rows:
+        raise BadResult(f"beside: no case of the array in {' '.join(runs)} with {' '.join(words)}")
+    return Table(["GB/s"] + list(BESIDE.values()) + ["raw"], rows, left=(0, len(BESIDE) + 1)).markdown()
+
+
 def targets_rows(sessions, runs):
     """What is aimed at, and the median of the repeats of every session; a dash where a session has no such result."""
     none = {"cases": [], "configuration": {}}

@@ -9,7 +9,7 @@
 //     allowed, owner are kept;
 //   * a device or a FIFO is written directly, neither truncated nor replaced;
 //   * an open descriptor of this process (/dev/stdout, /dev/fd/5) is written directly, also if it is a
-//   regular file.
+//     regular file.
 // One thread; one object at a time, because a process has one set of signal handlers.
 #pragma once
 

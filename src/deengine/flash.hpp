@@ -2,7 +2,7 @@
 //
 // NAND's rules; every backbone refuses operations that NAND would refuse
 //   * pages are 4 KiB, programmed once and in order within an erase unit, each with a 64-byte out-of-band
-//   record;
+//     record;
 //   * a page that was never programmed cannot be read (its record reads as erased);
 //   * a unit whose program or erase failed is bad: it can be read, but is never programmed or erased again.
 // A kill or a power cut may lose programmed pages until a sync of that level has completed.

@@ -1,7 +1,8 @@
 // node_array.hpp: the SSDs of nodes that are other processes, as one array: what gnstord serves with --nodes.
 //
 // The daemon's side is that of an embedded array (InProcessControlPlane). SSDs are found by asking each
-// node's discovery controller, and reached as an NVMe-oF host over the udp wire. Invariants
+// node's discovery controller, and reached as an NVMe-oF host over the udp wire.
+// Invariants
 //   * in a new array an SSD's slot follows from its node and its number there; afterwards the map assigns
 //     slots by UUID;
 //   * the SSDs found are kept in a file: a node that is down when the daemon starts delays it only briefly;

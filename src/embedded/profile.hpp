@@ -1,9 +1,9 @@
 // profile.hpp: named sets of timing parameters for drives and network, chosen by `--profile`. Pure but for
 // load_profile().
 //
-// A profile is JSON with comments (share/profiles/*.json; docs/operations.md has the keys). Every error names
-// file, line and key; an unknown key is an error. Parameters are cross-checked by the models themselves
-// (ssd/options/timing_model.hpp, rdma/nic/link_model.hpp).
+// A profile is JSON with comments (share/profiles/*.json: each says where its values come from). Every error
+// names file, line and key; an unknown key is an error. Parameters are cross-checked by the models
+// themselves (ssd/options/timing_model.hpp, rdma/nic/link_model.hpp).
 #pragma once
 
 #include <gnstor/base/result.hpp>

@@ -1,7 +1,8 @@
 // block_command.hpp: translates a host's block device commands into requests to a volume. Pure.
 //
 // NVM Command Set 1.0, 3.2. The fields that GNStor's own commands redefine (SLBA 63:32, CDW2, CDW3, CDW13 to
-// CDW15) have NVMe's meaning here: an LBA is a block of the volume, and hints are hints. Invariants
+// CDW15) have NVMe's meaning here: an LBA is a block of the volume, and hints are hints.
+// Invariants
 //   * any 64 bytes are acceptable input: the result is a status that refuses them, or requests that lie
 //     within the volume;
 //   * a command is checked completely (all ranges, all blocks) before any part of it is carried out.

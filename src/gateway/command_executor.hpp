@@ -3,7 +3,8 @@
 //
 // Each I/O command becomes a SteppedRequest (gnor/stepped.hpp) on the executor's channel: split at chunks,
 // sent to replicas, retried and given up like any lane's call. Data is copied once, through the channel's
-// pool. Invariants
+// pool.
+// Invariants
 //   * a fetched command is answered exactly once: when its request has ended, at the latest at its deadline,
 //     even while the channel is held;
 //   * only this thread accesses memory that a command names, and never after the answer;
@@ -14,12 +15,10 @@
 //     first time, in the order in which they were fetched;
 //   * commands for a slow SSD leave places for the others (ssd_quota.hpp);
 //   * a flush answered with success is true (write_loss_tracker.hpp), even after a restart: a change is
-//   answered only
-//     after a record of it is stable (loss_record.hpp). The executor's owner writes the record; if that
-//     fails, changes end with Internal Error;
+//     answered only after a record of it is stable (loss_record.hpp). The executor's owner writes the
+//     record; if that fails, changes end with Internal Error;
 //   * sequences of a change are marked resolved (gnor/detail/resources/resolved.hpp) only when all SSDs have
-//   answered it, or
-//     when it was begun again, as a newer change of the same blocks, and has succeeded;
+//     answered it, or when it was begun again, as a newer change of the same blocks, and has succeeded;
 //   * after a drive has reported a stale epoch, nothing is written any more: the namespace is write protected
 //     from then on, and hosts are notified.
 // One thread, the reactor's, except for functions marked "any thread".

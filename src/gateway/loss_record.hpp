@@ -3,7 +3,8 @@
 //
 // A gateway that was killed may have answered writes that only the SSDs' volatile caches hold. With this
 // record its successor continues the predecessor's watch (write_loss_tracker.hpp), and so notices SSDs that
-// were lost in between. Invariants
+// were lost in between.
+// Invariants
 //   * before a change is answered, a record that says `dirty`, with the map version of the answer, is stable;
 //   * so a record may overstate what is at risk, never understate it; it is corrected when the gateway is
 //     idle;

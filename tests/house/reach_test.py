@@ -45,7 +45,7 @@ class AChange(unittest.TestCase):
     def test_in_a_public_header_reaches_its_layer_and_all_that_compiles_it(self):
         of = change("include/gnstor/client/client.hpp")
         self.assertIn("client", of.folders)
-        self.assertTrue({"cuda", "example", "release"} <= run_stages(of))
+        self.assertTrue({"cuda", "example", "release", "docs_site"} <= run_stages(of))
         self.assertIn("placement", change("include/gnstor/nvme/vendor.hpp").reached)
         self.assertNotIn("nvme", change("include/gnstor/nvme/vendor.hpp").reached)
 
@@ -61,8 +61,10 @@ class AChange(unittest.TestCase):
         self.assertEqual(run_stages(of), {"soak", "asan", "tsan", "fuzz"})
         self.assertIn("cuda", run_stages(change("tests/simt/gpu_lanes_test.cu")))
 
-    def test_in_documents_alone_reaches_no_more_than_always_runs(self):
-        self.assertEqual(run_stages(change("docs/concepts.md", "README.md")), set())
+    def test_in_documents_alone_reaches_the_site_and_what_always_runs(self):
+        self.assertEqual(run_stages(change("docs/concepts.md")), {"docs_site"})
+        self.assertEqual(run_stages(change("README.md")), {"docs_site"})
+        self.assertEqual(run_stages(change(".clang-format")), set())
 
     def test_that_nobody_can_place_reaches_everything(self):
         for name in ("run", "cmake/gnstor.cmake", "src/gnor/CMakeLists.txt", "scripts/lib/stages.sh", ".ci/run", "tests/support/x.hpp",

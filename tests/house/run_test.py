@@ -7,7 +7,7 @@ import subprocess
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-STAGES = ["setup", "lint", "cpu", "soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "toolchains", "docs"]
+STAGES = ["setup", "lint", "cpu", "soak", "peer", "asan", "tsan", "cuda", "fuzz", "example", "release", "package", "toolchains", "docs", "docs_site"]
 
 
 def run(*arguments):
@@ -20,7 +20,7 @@ class Run(unittest.TestCase):
     def test_help_names_every_command(self):
         status, out, _ = run("help")
         self.assertEqual(status, 0)
-        for command in ("demo", "test", "bench", "plot", "report", "sim", "gpu-test", "lint", "format", "--lanes"):
+        for command in ("demo", "test", "bench", "plot", "report", "docs", "sim", "gpu-test", "lint", "format", "--lanes"):
             self.assertIn(command, out)
 
     def test_list_names_every_stage(self):
@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "report", "plot", "plots", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "report", "plot", "plots", "site", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
             self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 

@@ -19,7 +19,7 @@ struct Step {
     void (Context::*undo)();  ///< null: nothing to undo
 };
 
-/// Runs the steps in order. `what` begins the error's message: "<what>, step "<name>": <why>".
+/// Runs the steps in order. `what` begins the error's message: `<what>, step "<name>": <why>`.
 template <class Context>
 Result<void> run_steps(Context& context, std::span<const Step<Context>> steps, std::string_view what) {
     for (std::size_t done = 0; done < steps.size(); ++done) {

@@ -4,7 +4,8 @@
 // Pure logic: time is an argument. Four levels of 256 slots hold the entries within 2^32 ns of the cursor,
 // each slot a list; entries further away wait in a separate list and are distributed when their 2^32 ns
 // begin. An entry moves at most once per level, so that adding and taking cost the same with ten entries as
-// with a million. Invariants
+// with a million.
+// Invariants
 //   * nothing is given before it is due, and due entries are given in order of time; of one time, in the
 //     order added;
 //   * an entry of level L has the same number above that level as the cursor, and a slot of a higher number

@@ -5,7 +5,8 @@
 // one SteppedRequest for each: step() does what can be done now, in the order and by the rules of run()
 // (resources, retries, other replicas, deadline), and the lane polls the completion queue for all of them. A
 // request that waits for a resource holds none that comes later in the order (operation.hpp), so requests of
-// one lane never deadlock. Invariants
+// one lane never deadlock.
+// Invariants
 //   * the memory that the cursor points to stays valid from begin() until done();
 //   * memory that is not registered is accessed within step() only: never after the last one.
 // One lane at a time; another lane may take over between steps if it synchronizes with the one before.

@@ -2,7 +2,8 @@
 //
 // It accepts connections, reads until a request is complete, hands that over, sends the answer, and waits for
 // the next request. So no thread of the server's pool waits for a peer: a client that sends nothing, or half
-// a request, or does not read its answer occupies only a place here. Invariants
+// a request, or does not read its answer occupies only a place here.
+// Invariants
 //   * a place is free, or its connection is in one of the states of `Stage`; while it is being served, this
 //     thread does not touch it until give_back();
 //   * every stage but `serving`, which the service bounds, has a deadline. The memory of a connection is

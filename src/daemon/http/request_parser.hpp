@@ -2,7 +2,8 @@
 // says. Pure: no sockets, no clock.
 //
 // A proxy between the client and us may parse a request differently from us. So bytes that two parsers could
-// read differently are refused, not interpreted (RFC 9112, 2.2, 5.1, 5.2 and 6.3). Invariants
+// read differently are refused, not interpreted (RFC 9112, 2.2, 5.1, 5.2 and 6.3).
+// Invariants
 //   * a request is a head of at most kMaxHeadBytes, each line ended by CR LF and of at most
 //     kMaxHeadLineBytes, and a body of as many bytes as its one Content-Length says, at most kMaxBodyBytes;
 //     without that header, no body;

@@ -3,8 +3,8 @@
 //
 // Invariants
 //   * no map is active after construction: a drive boots without a grant;
-//   * owns() agrees with place() (placement.hpp): with equal weights SlotRank computes it faster, else owns()
-//   calls place();
+//   * owns() agrees with place() (placement.hpp): with equal weights SlotRank computes it faster, else
+//     owns() calls place();
 //   * the ownership cache holds answers for the active map and the present volumes only; forget() empties it.
 // Owned by one thread; no allocation after construction.
 #pragma once

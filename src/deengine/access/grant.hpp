@@ -4,8 +4,8 @@
 //   * a drive boots without a grant and does not know nonces of an earlier boot;
 //   * a grant is counted from the moment that its nonce was issued, never from its receipt;
 //   * it ends when either clock says so. Suspending the host stops neither clock; pausing a virtual machine
-//   stops both, and its wall clock is corrected afterwards. A wall clock that is set back to before the
-//   nonce was issued ends the grant too: no time can be measured with it any more.
+//     stops both, and its wall clock is corrected afterwards. A wall clock that is set back to before the
+//     nonce was issued ends the grant too: no time can be measured with it any more.
 // Pure: time comes as an argument. Owned by one thread.
 #pragma once
 

@@ -2,8 +2,8 @@
 //
 // Invariants
 //   * VIDs and names are unique, records are valid (validate()), sorted by VID;
-//   * the epoch of a VID never goes back, not even across a deletion (docs/array.md, rule 15): last epochs of
-//   deleted VIDs stay;
+//   * the epoch of a VID never goes back, not even across a deletion (docs/array.md, rule 15): last epochs
+//     of deleted VIDs stay;
 //   * an epoch has at most one nonzero writer ever: another writer needs a higher epoch (rule 6);
 //   * revisions never go back, and equal revision means equal bytes.
 // Value type (a change is made on a copy, stored, then swapped in); pure. Owned by one thread.

@@ -3,9 +3,9 @@
 //
 // Invariants
 //   * a command is checked and sent to its shards within one submit(); a shard executes it at once, or
-//   answers earlier ones first; admin changes go through all shards' barrier (settle()), so that no
-//   change of permission, epoch or map lies between check and effect (the commit point: docs/design.md,
-//   "deEngine");
+//     answers earlier ones first; admin changes go through all shards' barrier (settle()), so that no change
+//     of permission, epoch or map lies between check and effect (the commit point: docs/design.md,
+//     "deEngine");
 //   * a command is in one shard, or in parts that count down in `joins`; the last part completes the command;
 //   * state is stored before it is current.
 // One owner thread.

@@ -3,12 +3,13 @@
 //
 // Phases: idle -> begin -> unit table -> map slices, moved entries -> tombstones, floors, a recovery's
 // records -> (everything so far durable) -> end -> (durable) -> complete. The shard says which groups are
-// durable; step() never waits. Invariants
+// durable; step() never waits.
+// Invariants
 //   * whatever a slice names was durable before END is programmed;
-//   * an entry that a displacement moves across the cursor is written again (BlockMap::MoveListener), so that
-//   none is lost;
-//   * two complete checkpoints are kept; when a newer one is complete, the journal below the older kept one's
-//   BEGIN is released.
+//   * an entry that a displacement moves across the cursor is written again (BlockMap::MoveListener), so
+//     that none is lost;
+//   * two complete checkpoints are kept; when a newer one is complete, the journal below the older kept
+//     one's BEGIN is released.
 // Owned by one shard; no allocation after construction but for its snapshots of the shard's tables.
 #pragma once
 

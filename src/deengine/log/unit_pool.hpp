@@ -5,10 +5,10 @@
 //   * pages of a unit are handed out in order, once between two erasures;
 //   * each stream has at most one open unit; kinds of pages never mix in a unit;
 //   * valid(u) is the number of pages of unit u that the block map names (data units) or that recovery would
-//   still read (system units: all until released);
+//     still read (system units: all until released);
 //   * a unit is erased only when nothing in it is valid and the group that emptied it is durable;
 //   * each opening gives a unit the next serial: of two units, the one with the higher serial was opened
-//   later;
+//     later;
 //   * while emptied units wait for their group, one free unit is left to the collector;
 //   * a unit that failed to program or to erase is never programmed again.
 // Owned by one thread; no allocation after construction.

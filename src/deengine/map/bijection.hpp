@@ -2,10 +2,10 @@
 // remainder.
 //
 // Invariants
-//   * inverse(forward(x)) == x for every x below 2^width: nothing of a key is lost, so a table need not store
-//   it;
+//   * inverse(forward(x)) == x for every x below 2^width: nothing of a key is lost, so a table need not
+//     store it;
 //   * join(split(x)) == x for every x below 2^48, whatever the number of buckets (it need not be a power of
-//   two).
+//     two).
 // Pure; no state after construction.
 #pragma once
 

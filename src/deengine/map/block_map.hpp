@@ -3,7 +3,7 @@
 // Invariants
 //   * a key is in at most one slot, and that slot is in one of its two buckets;
 //   * a slot holds no key: bucket number, bijection bit and remainder give the key back, so a hit is never
-//   another volume's block;
+//     another volume's block;
 //   * a reserved slot is neither found nor displaced, so a ticket stays valid until commit() or cancel();
 //   * size() counts reserved slots too.
 // A lookup touches at most two cache lines. Owned by one thread; no locks, no allocation after construction.

@@ -7,7 +7,7 @@
 //   * intervals never overlap, never span two volumes; at most `capacity` of them;
 //   * the order of a key only rises, until the interval is dropped;
 //   * a volume adds intervals only while it has fewer than are free: k volumes that take all they can end
-//   with 1 / (k + 1) of the table each, and as much is left for the next one.
+//     with 1 / (k + 1) of the table each, and as much is left for the next one.
 // Owned by one shard; memory is bounded by the capacity.
 #pragma once
 

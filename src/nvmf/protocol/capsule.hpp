@@ -2,7 +2,8 @@
 // it. Pure.
 //
 // NVMe Base 2.0, 3.3.3.1 (entries), 4.1.2 (SGLs over fabrics); NVMe RDMA Transport 1.0, 3 (capsules). A
-// capsule is 64 bytes of command, then at most 4 KiB of data. Invariants:
+// capsule is 64 bytes of command, then at most 4 KiB of data.
+// Invariants:
 //   * the 64 bytes are copied once and every decision uses the copy, because the sender may overwrite its
 //     memory meanwhile;
 //   * direction and length follow from the opcode, never from the SGL alone: a capsule whose SGL does not fit

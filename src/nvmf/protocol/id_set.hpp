@@ -2,7 +2,8 @@
 //
 // A bitmap of all ids would be simpler but takes 8 KiB a connection: with hundreds of connections each lookup
 // is a cache miss. A queue has few commands outstanding, so this is a hash table with linear probing and
-// twice as many places. Invariants
+// twice as many places.
+// Invariants
 //   * an id lies between its home and the first empty place after it, so a search ends there;
 //   * at least half of the places are empty: the owner never puts in more than `most` ids.
 #pragma once

@@ -1,7 +1,8 @@
 // controllers.hpp: the controllers of one subsystem: the hosts, queues and state of each. Pure logic.
 //
 // NVMe Base 2.0, 3.1.1 (dynamic controller model), 3.1.3 (properties), 3.5 (initialization), 3.9 (Keep
-// Alive), 6.3 (Connect). Invariants:
+// Alive), 6.3 (Connect).
+// Invariants:
 //   * a controller lives from the Connect of its admin queue until that queue is gone or its keep-alive time
 //     passes;
 //   * each queue id of a controller has at most one connection;

@@ -1,7 +1,8 @@
 // offload_shard.hpp: the connections of one reactor, and the poller that reaps their drive queues.
 //
 // The NIC's poller of that reactor delivers messages; this one, on the same thread, takes completions from
-// the drive queues. Invariants
+// the drive queues.
+// Invariants
 //   * a connection is in the active list exactly while it needs polling, so an idle array costs one load
 //     here;
 //   * the active list belongs to the reactor's thread; `all_` is shared with the control thread under a mutex

@@ -2,12 +2,12 @@
 // connections.
 //
 // One thread decides Connect commands (making drive queues, which may block), watches keep-alives and connect
-// time-outs, and destroys connections that are quiesced. Reactors only post to it. Invariants
+// time-outs, and destroys connections that are quiesced. Reactors only post to it.
+// Invariants
 //   * `mutex_` guards the lists below and is never held while the NIC, a drive or a reactor is called: those
 //     may wait for a thread that is posting here;
 //   * a TargetConnection is created by on_connect and destroyed by the control thread alone, after its shard
-//   has
-//     forgotten it;
+//     has forgotten it;
 //   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that arrives
 //     earlier waits.
 #pragma once

@@ -11,12 +11,12 @@
 // Invariants
 //   * a request of the link is an entry (plain), or a SEND or a window (offload): its id says which;
 //   * SENDs that the peer has not acknowledged are bounded: answers to all its commands twice over, and a
-//   window of them. Only a peer that asks on without taking what it is answered has more: the queue pair
-//   fails;
+//     window of them. Only a peer that asks on without taking what it is answered has more: the queue pair
+//     fails;
 //   * memory of this node that the transport was given last stays pinned until the next time it asks, or the
-//   next round of the engine (drop_pin);
+//     next round of the engine (drop_pin);
 //   * once shut, no link is called, every window that was not ready has been told, and nothing of this node
-//   is touched from outside.
+//     is touched from outside.
 // The engine's thread alone, but for construction.
 #pragma once
 

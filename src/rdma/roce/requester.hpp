@@ -1,7 +1,8 @@
 // requester.hpp: the sending half of a reliable connection. IBA volume 1, 9.7.5 to 9.7.7 and 9.9.2.
 //
 // Owns the send entries between post() and their completions. Sequence numbers count in 64 bits
-// (psn.hpp). Invariants
+// (psn.hpp).
+// Invariants
 //   * popped <= done <= cursor entry <= posted; an entry between popped and done awaits
 //     next_completion();
 //   * unacknowledged <= cursor <= next to assign, and cursor <= highest sent; retransmission moves the

@@ -1,7 +1,8 @@
 // responder.hpp: the receiving half of a reliable connection. IBA volume 1, 9.7.2 to 9.7.5 and 9.9.3.
 //
 // Owns the expected sequence number, the message that is being received, responder resources for READs,
-// and at most one acknowledgement and one NAK that are due. Invariants
+// and at most one acknowledgement and one NAK that are due.
+// Invariants
 //   * a request is executed at the expected number only, so once and in order; an older one is answered
 //     again and, unless it is a READ, not executed; a newer one is dropped, with one NAK per gap;
 //   * a byte is read or written only if MemoryPort::reach granted it for this packet, with the right that

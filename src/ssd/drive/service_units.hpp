@@ -3,7 +3,8 @@
 // Each service unit owns one shard and is polled by one reactor. Front and unit talk through two
 // single-producer rings: checked commands one way, completions the other. Both rings keep their order, which
 // makes the barrier: when a unit's echo arrives, everything that the front sent before it is done and
-// answered. Invariants
+// answered.
+// Invariants
 //   * after the mount only the unit's thread touches its shard;
 //   * a unit handles messages in the order sent; the front publishes them in small groups, at the latest in
 //     its next poll(), and keeps them, in order, while the ring is full;

@@ -88,7 +88,7 @@ TEST(Simulation, BlocksLostWithTheirRecordsNeverSilentlyReadAsOlderDataOrZeroes)
     print_counts("sim", sum);
 }
 
-/// Each of these found something once: see docs/reliability.md.
+/// Each of these found a defect once: docs/history/008-defects-that-simulation-found.md.
 TEST(Simulation, SeedsThatOnceFoundADefectPass) {
     constexpr struct {
         const char* profile;

@@ -171,7 +171,7 @@ double remembered(double a_second, TimeNs later) {
     return std::exp(-a_second * static_cast<double>(later) / kSecond /
                     static_cast<double>(PeerTrustTable::kRequests));
 }
-/// docs/wire.md, "What ends a connection, and when": that a peer with its eight tries connects.
+/// docs/wire.md, "Floods of requests from forged addresses": that a peer with its eight tries connects.
 double computed(const Flood& flood) {
     if (flood.proven) return 1;
     const double all = flood.a_second;

@@ -61,8 +61,7 @@ class SoftNic : public Nic {
     /// the pointer is the peer's memory itself (payload by reference), held registered until close_window. On
     /// other wires only the thread of the poller that owns the queue pair; `data` is then memory of this NIC:
     ///   * for writing, it is sent by close_window, as RDMA WRITE, before whatever send() is called after
-    ///   that;
-    ///     an address or key that the peer refuses puts the queue pair to error;
+    ///     that; an address or key that the peer refuses puts the queue pair to error;
     ///   * for reading, it is not `ready` yet: the sink's on_window_ready() says when it is, by the cookie.
     /// kNotFound: no such queue pair; kState: it is not connected; kPermission: key, bounds or rights.
     Result<Window> open_window(QpNumber qp, std::uint64_t address, std::uint32_t bytes, std::uint32_t rkey,

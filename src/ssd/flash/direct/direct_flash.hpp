@@ -1,7 +1,8 @@
 // direct_flash.hpp: NAND's rules over a range of units of a store that is accessed with O_DIRECT.
 //
 // A program copies its page to a staging buffer and queues the write; reads use that buffer until the page is
-// on the medium. The page's record stays in memory until a sync writes it. Invariants
+// on the medium. The page's record stays in memory until a sync writes it.
+// Invariants
 //   * a record is written only after the data of its page, and of all earlier pages of its unit: a process
 //     killed at any instant leaves whole pages or none;
 //   * records are rewritten in place in lines of 4096 bytes, both copies of each; a logical block (512 or

@@ -3,7 +3,8 @@
 //
 // A page that the kernel allocates at the first store costs that store a page fault and the clearing of the
 // page, several times the rest of a write. So a unit gets all its pages at once, large ones if the kernel has
-// any, and a helper thread populates the units that are opened next. Invariants
+// any, and a helper thread populates the units that are opened next.
+// Invariants
 //   * a fresh drive occupies only what give_first() requested; of units that were not opened, only those
 //     ahead of use have pages: at most half as many as were opened in that range, at most kAheadBytes of
 //     them, and none while less than an eighth of the machine's memory is free (all of them rounded up to
