@@ -4,7 +4,8 @@
 // tells its group. Invariants
 //   * the current group's number is above that of every page programmed before it began, and numbers only
 //   rise (modulo 2^32); durability.hpp says when;
-//   * programmed() is true exactly if the current group holds a page.
+//   * programmed() is true if note_program() was called in the current group; right after a mount it may be
+//     true for an empty one.
 // Owned by one shard; one thread.
 #pragma once
 
