@@ -57,8 +57,7 @@ void put(std::array<char, N>& room, const std::string& text) {
 /// One order, one answer, within kAnswerMs.
 Result<Answer> ask(int orders, const Order& order) {
     if (::send(orders, &order, sizeof order, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof order))
-        return error(Errc::kIo, "cannot send a request to the node's process reports an error: {}",
-                     std::strerror(errno));
+        return error(Errc::kIo, "cannot send a request to the node's process: {}", std::strerror(errno));
     pollfd readable{.fd = orders, .events = POLLIN, .revents = 0};
     int ready = 0;
     while ((ready = ::poll(&readable, 1, kAnswerMs)) < 0 && errno == EINTR) {
@@ -174,7 +173,7 @@ Result<std::unique_ptr<NodeProcess>> NodeProcess::start(EndShape shape) {
     ::close(ends[1]);
     if (why != 0) {
         ::close(ends[0]);
-        return error(Errc::kIo, "cannot start the node's process reports an error: {}", std::strerror(why));
+        return error(Errc::kIo, "cannot start the node's process: {}", std::strerror(why));
     }
     std::unique_ptr<NodeProcess> node(new NodeProcess(
         ends[0], pid, std::filesystem::temp_directory_path() / fmt::format("gnstor-bench-{}.sock", pid)));

@@ -3,6 +3,7 @@
 #include "daemon/decisions/manager.hpp"
 
 namespace gnstor::daemon {
+
 Result<void> Manager::commit(const Change& change) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
     if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);

@@ -15,7 +15,8 @@ void Admission::join_as_peer(TargetConnection& connection, OffloadShard& shard, 
     shard_ = &shard;
     counts_windows_ = windows;
     staging_ = &shard.staging();
-    staging_member_ = staging_->join(connection, "peer " + peer);
+    client_ = "peer " + peer;
+    staging_member_ = staging_->join(connection, client_);
 }
 
 void Admission::join_as_host(TargetConnection& connection, Subsystem& subsystem, const std::string& host_nqn,
@@ -32,6 +33,7 @@ void Admission::join_as_host(TargetConnection& connection, Subsystem& subsystem,
         places_ = &shard_->places(subsystem);
         place_member_ = places_->join(connection, client);
     }
+    client_ = client;
     shard_->request_grants();
 }
 
@@ -83,7 +85,7 @@ void Admission::leave_staging() {
     // 0 even if the drive keeps event requests until its queue is deleted: these have neither page nor
     // window.
     if (staging->budget.held(staging_member_) != 0)
-        log_error("a connection leaves its budget of staging memory and still holds {} bytes of it",
+        log_error("a connection of {} ends but still holds {} bytes of staging memory", client_,
                   staging->budget.held(staging_member_));
     staging->budget.leave(staging_member_);
 }

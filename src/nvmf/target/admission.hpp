@@ -95,6 +95,7 @@ class Admission {
 
     const std::uint32_t entries_;
     OffloadShard* shard_ = nullptr;
+    std::string client_;               // of the budgets, for messages
     SharedBudget* staging_ = nullptr;  // the shard's, after Connect the subsystem's; null: not joined
     SharedBudget* places_ = nullptr;   // I/O queues only, after Connect
     FairBudget::Member staging_member_ = 0, place_member_ = 0;

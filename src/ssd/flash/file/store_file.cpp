@@ -295,18 +295,18 @@ Result<void> StoreFile::renew_older_metadata() {
 
 Result<void> StoreFile::end_use() {
     if (!begin_changes())
-        return error(Errc::kState,
-                     "the store {} cannot be closed cleanly: it is read-only, or a write to it has failed",
+        return error(Errc::kState, "the store {} cannot be closed cleanly: its boot record cannot be written",
                      path_.string());
     if (gives_up_metadata_) GN_TRY(renew_older_metadata());
     const std::lock_guard lock(use_mutex_);
     (void)take_journal_pages();
     if (boot_.state != BootState::kOpen)
         return error(Errc::kState, "the store {} cannot be closed cleanly: it is not open", path_.string());
+    const bool failed_before = failed();
     if (!sync())
-        return error(Errc::kIo,
-                     "the store {} cannot be closed cleanly: its file cannot be synchronized to the medium",
-                     path_.string());
+        return error(
+            Errc::kIo, "the store {} cannot be closed cleanly: {}", path_.string(),
+            failed_before ? "a write to it has failed" : "its file cannot be synchronized to the medium");
     boot_.state = BootState::kClean;
     // Not the generation on the medium: the newest copy may have rotted since it was stored.
     boot_.metadata_generation = generation_;
