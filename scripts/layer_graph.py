@@ -2,9 +2,10 @@
 """layer_graph: which layers there are, in what order, and who may use whom; and the same of the rooms (folders) within a layer.
 
 Arrows between layers are the DEPENDS of src/*/CMakeLists.txt; arrows between rooms are the #includes themselves, and must have no circle. The rooms
-of a layer's public headers (include/gnstor/LAYER, drawn as include/...) have arrows among themselves; that the layer's sources use them goes without saying.
+of a layer's public headers (include/gnstor/LAYER) have arrows among themselves; that the layer's sources use them goes without saying.
 Read by the layer rule (tests/house/layers_test.py) and by the choice of stages that a change can reach (scripts/reach.py). Run by itself
-(./run lint --layers) it draws both, from the bottom up; a room's line is that of the comment in its layer's CMakeLists.txt.
+(./run lint --layers) it draws both, from the bottom up; a layer's sentence is the first one of its CMakeLists.txt, "# LAYER: ...", a room's line
+that of the comment there.
 """
 import pathlib
 import re
@@ -113,23 +114,35 @@ def said_of_rooms(layer):
     return {room.rstrip("/"): said for room, said in re.findall(r"^#   (\S+/)\s+(.*)$", text, re.M)}
 
 
+def said_of_layer(layer):
+    """The sentence with which the CMakeLists.txt of a layer begins, "# LAYER: ...", or None."""
+    said = re.match(rf"# {layer}: (.+?)\.(\s|$)", (ROOT / "src" / layer / "CMakeLists.txt").read_text())
+    return said and said.group(1)
+
+
+def path_of_room(layer, room):
+    below = room.removeprefix("include").lstrip("/") if room.split("/")[0] == "include" else room.removeprefix(".")
+    root = f"include/gnstor/{layer}/" if room.split("/")[0] == "include" else f"src/{layer}/"
+    return root + (f"{below}/" if below else "")
+
+
 def draw():
     arrows = arrows_of_repository()
     for layer in ORDER:
         lowers = [lower for lower in ORDER if lower in arrows.get(layer, ())]
-        print(f"{layer}" + (f"  ->  {' '.join(lowers)}" if lowers else ""))
+        print(f"{layer:<10} {said_of_layer(layer) or ''}".rstrip() + (f"\n{'':<11}-> {' '.join(lowers)}" if lowers else ""))
         rooms = rooms_of_layer(layer)
         order, circle = from_the_bottom_up(rooms)
         if len(rooms) < 2 and not circle:
             continue
         said = said_of_rooms(layer)
-        width = max(15, *(len(room) + 1 for room in order)) if order else 15
+        width = max((len(path_of_room(layer, room)) for room in order), default=0)
         for room in order:
-            name = "(top)" if room == "." else room + "/"
-            uses = " ".join(sorted("(top)" if used == "." else used + "/" for used in rooms[room]))
-            print(f"    {name:<{width}} {said.get(room, '')}".rstrip() + (f"\n{'':<{width + 5}}-> {uses}" if uses else ""))
+            uses = " ".join(sorted(path_of_room(layer, used) for used in rooms[room]))
+            print(f"    {path_of_room(layer, room):<{width}} {said.get(room, '')}".rstrip() + (f"\n{'':<{width + 5}}-> {uses}" if uses else ""))
         if circle:
-            print(f"    in a cycle of #includes: {' '.join(circle)}")
+            print(f"    in a cycle of #includes: {' '.join(path_of_room(layer, room) for room in circle)}")
+    print('How a command passes through them: docs/design.md, "A read, from end to end"')
 
 
 if __name__ == "__main__":

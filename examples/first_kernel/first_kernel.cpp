@@ -2,7 +2,7 @@
 //
 // The host opens an array in this process, writes a volume and launches the kernel; the kernel reads every
 // block by itself, and the host compares the sum with its own. One source for GPU lanes (nvcc) and CPU lanes.
-// README.md shows the part between the two marks; tests/house/docs_test.py compares it with this file.
+// README.md and docs/device-api.md show the parts between the marks; tests/house/site_test.py compares them.
 #include <gnstor/client/client.hpp>
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/simt/launch.hpp>
@@ -25,13 +25,11 @@ using gnstor::simt::LanesKind;
 constexpr std::uint32_t kBlockBytes = 4096;
 constexpr std::uint32_t kBlocks = 4096;  ///< 16 MiB
 
-/// What one lane added up, and whether all of its calls succeeded.
-struct LaneSum {
+// [shown in README.md]
+struct LaneSum {  // what one lane added up, and whether all of its calls succeeded
     std::uint64_t sum;
     bool good;
 };
-
-// [shown in README.md]
 /// The warps share the blocks of a volume; the lanes of a warp share the words of a block.
 struct SumOfVolume {
     gnstor::VolumeRef volume;
@@ -43,11 +41,12 @@ struct SumOfVolume {
     void operator()(gnstor::simt::Lane lane) const {
         const auto warp = gnstor::simt::warp(lane);  // all lanes of a warp make each call together
         const auto channel = channels.mine(lane);    // queue pairs to all SSDs, a pool of registered memory
-        const auto deadline = gnstor::Deadline::in_ns(10'000'000'000);
-        auto* const page = static_cast<std::uint64_t*>(channel.alloc(warp, 4096, deadline));
+        const auto room = gnstor::Deadline::in_ns(1'000'000'000);  // of alloc: 1 s
+        auto* const page = static_cast<std::uint64_t*>(channel.alloc(warp, 4096, room));
         LaneSum mine{0, page != nullptr};
         for (auto block = static_cast<std::uint32_t>(lane.warp_rank()); mine.good && block < blocks;
              block += warps) {
+            const auto deadline = gnstor::Deadline::in_ns(1'000'000'000);  // of this read
             mine.good = gnstor::nvme::ok(volume.read(warp, channel, block, 1, page, deadline));
             for (std::uint32_t i = warp.rank(); mine.good && i < 512; i += warp.size()) mine.sum += page[i];
             warp.sync();  // no lane still needs the page when the next block arrives in it
@@ -70,6 +69,7 @@ gnstor::Result<bool> run(LanesKind lanes) {
     const bool gpu = lanes == LanesKind::kGpu;
     const std::uint32_t warps = gpu ? 16 : 2, threads = gpu ? gnstor::simt::kWarpLanes : 1;
 
+    // [shown in docs/device-api.md]
     GN_ASSIGN(auto array, gnstor::EmbeddedArray::open({}));  // a NIC and 4 SSDs, emulated, in memory
     gnstor::client::ClientOptions options;
     options.name = "first_kernel";
@@ -93,6 +93,7 @@ gnstor::Result<bool> run(LanesKind lanes) {
     const SumOfVolume kernel{volume->ref(), client->channels(), kBlocks, warps,
                              reinterpret_cast<LaneSum*>(sums.lane_data())};
     GN_TRY(gnstor::simt::launch(lanes, warps, threads, kernel));  // returns when the kernel has ended
+    // [end of what docs/device-api.md shows]
 
     LaneSum total{0, true};
     for (std::size_t i = 0; i < count; ++i) {

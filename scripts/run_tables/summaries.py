@@ -95,7 +95,7 @@ def beside_table(runs, words):
                         + [", ".join(f"[{at}](runs/{name})" for at, name in enumerate(sources, 1))])
     if not rows:
         raise BadResult(f"beside: no case of the array in {' '.join(runs)} with {' '.join(words)}")
-    return Table(["GB/s"] + list(BESIDE.values()) + ["raw"], rows, left=(0, len(BESIDE) + 1)).markdown()
+    return Table(["GB/s"] + list(BESIDE.values()) + ["raw results"], rows, left=(0, len(BESIDE) + 1)).markdown()
 
 
 def targets_rows(sessions, runs):

@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kSpinWithCoresUs = 2000;
 
 // Limits for shm clients of a node that also serves peers over udp: up to 3,072 connections of udp peers plus
-// 96 x 8 queue pairs assured to shm clients fit into one NIC's 4,094.
+// 96 x 8 queue pairs assured to shm clients fit into one NIC's 4,093.
 constexpr std::uint32_t kShmClients = 96;
 rdma::ShmLimits beside_packets() {
     rdma::ShmLimits limits;

@@ -234,7 +234,7 @@ TEST(Turns, OfTwoLanesGiveNoCreditTwice) {
                     });
 }
 
-TEST(Turns, OfADeadlineAndTheAnswersFreeACommandEntryOnce) {
+TEST(Turns, OfADeadlineAndTheAnswersFreeACommandSlotOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kOwned); };
     const auto leave = [&] { (void)gnor::leave_slot(s.c, s.index); };
@@ -252,7 +252,7 @@ TEST(Turns, OfADeadlineAndTheAnswersFreeACommandEntryOnce) {
     });
 }
 
-TEST(Turns, OfTwoAnswersFreeAnAbandonedCommandEntryOnce) {
+TEST(Turns, OfTwoAnswersFreeAnAbandonedCommandSlotOnce) {
     SlotRig s;
     const auto begin = [&] { s.begin(gnor::SlotState::kAbandoned); };
     at_every_atomic(

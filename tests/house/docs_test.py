@@ -249,7 +249,7 @@ class SmallTables(unittest.TestCase):
         del runs["path-cpu-a.json"]["cases"][1]
         marked = "<!-- beside: path-cpu-a.json,path-cpu-b.json with=path-cpu-b.json bytes=4096 -->\nold\n<!-- end beside -->\n"
         text = render_docs.render(marked, runs, "docs/")
-        self.assertEqual(text.split("\n")[1], "| GB/s | GNStor | fio with io_uring | plain copy | raw |")
+        self.assertEqual(text.split("\n")[1], "| GB/s | GNStor | fio with io_uring | plain copy | raw results |")
         self.assertRegex(text, r"\n\| 2 cores, 4 KiB reads \| 0\.\S+ \(.*\) \| — \| .* \| \[1\]\(docs/runs/path-cpu-a\.json\), \[2\]\(docs/runs/path-cpu-b\.json\) \|\n<!--")
         self.assertEqual(render_docs.render(text, runs, "docs/"), text)
         with self.assertRaisesRegex(render_docs.BadResult, "no case of the array"):

@@ -13,7 +13,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 from layer_graph import (COUNTS_AS, ORDER, arrows_of_repository, closure, declared, from_the_bottom_up, layer_of_file,  # noqa: E402
-                         rooms_of_layer, rooms_of_text, said_of_rooms)  # noqa: E402
+                         path_of_room, rooms_of_layer, rooms_of_text, said_of_layer, said_of_rooms)  # noqa: E402
 
 # Never reachable, whatever DEPENDS says.
 FORBIDDEN = {
@@ -172,6 +172,15 @@ class TheRepository(unittest.TestCase):
             if len(rooms) > 1:
                 self.assertEqual(set(rooms) - {"."} - set(said_of_rooms(layer)), set(),
                                  f"src/{layer}/CMakeLists.txt says in a line '#   ROOM/ ...' what each room is")
+
+    def test_every_layer_says_what_it_is(self):
+        for layer in ORDER:
+            self.assertTrue(said_of_layer(layer), f"src/{layer}/CMakeLists.txt begins with a comment '# {layer}: ...', one sentence on what it is")
+
+    def test_every_room_that_is_drawn_is_a_folder(self):
+        for layer in ORDER:
+            for room in rooms_of_layer(layer):
+                self.assertTrue((ROOT / path_of_room(layer, room)).is_dir(), path_of_room(layer, room))
 
     def test_every_include_follows_an_arrow(self):
         arrows, wrong, files = arrows_of_repository(), [], 0

@@ -6,6 +6,7 @@ What needs Doxygen and MkDocs is the stage docs_site of ./run test --all; here i
 import pathlib
 import re
 import sys
+import textwrap
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -16,7 +17,8 @@ import docs_site  # noqa: E402
 import header_comment  # noqa: E402
 
 REGION = re.compile(r"<!-- region: (?P<file>\S+) -->\n```\w+\n(?P<shown>.*?)```\n<!-- end region -->", re.S)
-MARKS = re.compile(r"^// \[shown in README\.md\]\n(.*?)^// \[end of what README\.md shows\]\n", re.M | re.S)
+MARKS = re.compile(r"^ *// \[shown in (?P<document>\S+)\]\n(?P<code>.*?)^ *// \[end of what (?P=document) shows\]\n", re.M | re.S)
+WITH_REGION = ("README.md", "docs/device-api.md")
 
 
 def documents():
@@ -31,16 +33,29 @@ def anchors(text):
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in plain}
 
 
+def region_of(source, document):
+    """The code between the marks of a document in a source, without the indentation that its lines have in common; None without marks."""
+    marked = [textwrap.dedent(match["code"]) for match in MARKS.finditer(source) if match["document"] == document]
+    return marked[0] if len(marked) == 1 else None
+
+
 class Readme(unittest.TestCase):
     def test_its_code_is_a_region_of_a_file_that_is_built(self):
-        found = list(REGION.finditer((ROOT / "README.md").read_text()))
-        self.assertEqual(len(found), 1)
-        for match in found:
+        shown = {name: list(REGION.finditer(text)) for name, text in documents().items()}
+        self.assertEqual({name: len(found) for name, found in shown.items() if found}, dict.fromkeys(WITH_REGION, 1))
+        for name in WITH_REGION:
+            match = shown[name][0]
             file = ROOT / match["file"]
-            regions = MARKS.findall(file.read_text())
-            self.assertEqual(regions, [match["shown"]], f"README.md differs from the marked region of {match['file']}: copy the region")
+            self.assertEqual(region_of(file.read_text(), name), match["shown"],
+                             f"{name} differs from the region marked for it in {match['file']}: copy the region, without its indentation")
             self.assertIn(file.name, (file.parent / "CMakeLists.txt").read_text())
             self.assertEqual(file.parent.parent.name, "examples", "scripts/try_example.sh builds the folders of examples/")
+
+    def test_a_region_is_that_of_the_document_without_its_indentation(self):
+        source = "// [shown in a.md]\nint a;\n// [end of what a.md shows]\n  // [shown in b.md]\n  int b;\n\n    int c;\n  // [end of what b.md shows]\n"
+        self.assertEqual(region_of(source, "a.md"), "int a;\n")
+        self.assertEqual(region_of(source, "b.md"), "int b;\n\n  int c;\n")
+        self.assertIsNone(region_of(source, "c.md"))
 
     def test_its_excerpts_are_of_the_output_that_the_demo_document_has(self):
         texts = {name: (ROOT / name).read_text() for name in capture_readme.DOCUMENTS}

@@ -9,8 +9,11 @@
 //   * registered buffers (channel pool, or registered by the user; 4-byte aligned) are used in place; any
 //     other memory, at any alignment, is copied through pool buffers by the calling group. A group of several
 //     lanes cannot share a buffer on one lane's stack (kBadArgument);
-//   * kTimedOut, kQueueError: the command was sent and its outcome is unknown; the NIC may still read or
-//     write a registered buffer, until the answer or reclaim() on the host: do not use or free it before;
+//   * kTimedOut: a command was sent and its outcome is unknown; the NIC may still read or write a registered
+//     buffer, until the answer or reclaim() on the host: do not use or free it before;
+//   * kQueueError: a queue pair that the call needs is in error. Either a command was sent and will not be
+//     answered, or nothing was sent (a write of which one replica cannot be reached; a read without a
+//     reachable replica). The status does not say which: treat the buffer as in use until reclaim();
 //   * kNotSent, kNoBuffer: the deadline passed while the call waited for a command slot or a credit, or for a
 //     pool buffer. None of its commands is in flight and its buffer is free: the call may be repeated;
 //   * temporary refusals (kBusy, kNotGranted) are retried until the deadline, with growing pauses; kStaleMap

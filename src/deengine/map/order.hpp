@@ -3,7 +3,8 @@
 // The order is (epoch, sequence, CRC), blocks and tombstones alike. CRC stands for the whole content: CRC-32C
 // over the eight little-endian CRC-32C of its sectors (32 bytes; all zero for a tombstone). It decides only
 // between different contents that carry one sequence (a buffer changed during a write), so that all replicas
-// decide alike. Pure.
+// decide alike. Pure. Decided by this order: shard/changes.cpp (plan_write, compare_with_stored,
+// same_order_wins), and after a boot recovery/newest_versions.cpp.
 #pragma once
 
 #include <gnstor/base/crc32c.hpp>

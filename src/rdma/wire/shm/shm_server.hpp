@@ -32,7 +32,7 @@ struct ShmLimit {
 /// Defaults for a process that serves only shm clients (gnstord). Each total is at least `clients_max`
 /// times what is assured.
 struct ShmLimits {
-    /// The node's NIC has 4,094 queue pairs; each connected one of a client needs another there. 254 stay
+    /// The node's NIC has 4,093 queue pairs; each connected one of a client needs another there. 253 stay
     /// for the node itself.
     ShmLimit queue_pairs{3840, 8, 1024};
     ShmLimit completion_queues{7680, 16, 2048};
