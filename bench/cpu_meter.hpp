@@ -1,9 +1,9 @@
 // cpu_meter.hpp: CPU time of the process, and of those threads of it that emulate hardware, between two
 // moments: what is left is the initiator's. Host, one thread.
 //
-// All clocks are read at both moments, in the same order, so that neither side of the difference has time
-// that the other has not: whoever reads one of them earlier, or later, finds an initiator that took less than
-// nothing. A difference below zero, by the time that reading takes, stays as it is: that is how it is seen.
+// All clocks are read at both moments, in the same order, so that both sides of the difference cover the same
+// time: a clock that is read earlier or later than the others can make the initiator's time negative. A
+// negative difference is not set to zero, so that such an error is visible.
 #pragma once
 
 #include <gnstor/embedded_array.hpp>

@@ -216,7 +216,8 @@ class MapBench {
         const double seconds = timed(batched, [&](BlockKey key) { failed += !table_.update(key, page); });
         return done(seconds, failed, "update");
     }
-    /// Keys drawn anew; insert() brings them back after enough other accesses that no cache has their places.
+    /// Erases random keys; insert() brings them back after enough other accesses that no cache has their
+    /// places.
     Result<Repeat> erase(bool batched) {
         const std::uint64_t begin = random_.below(present_);
         std::uint64_t stride = random_.below(present_ / 2) + present_ / 4;

@@ -183,9 +183,8 @@ Result<void> LoadRunner::prepare(const LoadCase& c) {
     // The fill, with what a central engine or coordinating clients log of it; then the writes of one repeat.
     bed.programmed_bytes = settings_.working_set * settings_.replicas * 9 / 8 + (64u << 20) +
                            (c.write_percent != 0 || settings_.steady ? settings_.write_budget : 0);
-    // A steady state programs every page again and again. Those that come from the system while it is
-    // measured cost whoever has no core to spare for that: it would be the paths whose threads poll on all of
-    // them.
+    // A steady state programs every page again and again. Pages that the system
+    // allocates during the measurement cost processor time, most for paths whose threads poll on all cores.
     bed.whole_memory = settings_.steady;
     if (settings_.served.array.empty()) GN_TRY(check_memory(memory_of(bed)));
     GN_ASSIGN(rig->bed, Bed::build(bed));

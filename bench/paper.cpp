@@ -1,4 +1,4 @@
-// paper.cpp: which cases make which figure, and how a half-measured one goes on.
+// paper.cpp: which cases make which figure, and how a partly measured figure is continued.
 #include "paper.hpp"
 
 #include <gnstor/simt/time.hpp>
@@ -83,7 +83,7 @@ Result<std::vector<Case>> load_measured(const std::string& path, const nlohmann:
     std::error_code failed;
     if (!std::filesystem::exists(path, failed) && !failed) return cases;
     std::ifstream file(path);
-    // What is there and cannot be read is not begun anew: it may be hours of measuring.
+    // An existing file that cannot be read is not overwritten: it may hold hours of measurements.
     if (!file || !std::filesystem::is_regular_file(path, failed))
         return error(Errc::kInvalidArgument, "{} cannot be read; choose another --json", path);
     const nlohmann::json run = nlohmann::json::parse(file, nullptr, false);

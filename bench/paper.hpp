@@ -2,7 +2,8 @@
 // figures 9 to 13), on our stack. Host, one thread.
 //
 // A figure is a list of cases. Each measured case is written to the result file before the next begins, so a
-// command that was stopped, or that reached its time limit, goes on where it was when it is given again.
+// command that was stopped, or that reached its time limit, continues after the last written case when it is
+// given again.
 #pragma once
 
 #include "load.hpp"

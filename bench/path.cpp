@@ -97,7 +97,7 @@ class PathBench {
             return "left out: in an open loop (--rate) fio counts latency from another moment";
         return "";
     }
-    /// Without it the run goes on, and says so.
+    /// Without fio the run continues, and its report says that fio is left out.
     void open_fio() {
         summary_.fio = why_no_fio();
         if (!summary_.fio.empty()) return;

@@ -3,7 +3,7 @@
 // CPU lanes allocate and free a mix of sizes between two marks of occupancy, as many times as asked for; then
 // one lane asks for runs of 1 MiB in what is free, and counts the pieces it gets. Beside the multi-level
 // allocator stand two single-size bitmaps: with the placement that channels had before there were levels, and
-// first fit. Whoever cannot be given one run takes it in pieces, each half as long.
+// first fit. A request for which no single run is free takes pieces, each half as long.
 #pragma once
 
 #include "result.hpp"

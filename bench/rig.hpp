@@ -37,7 +37,7 @@ class Rig {
     Rig(const Rig&) = delete;
     Rig& operator=(const Rig&) = delete;
 
-    /// Connects anew, with channels for lanes of another mode, and opens the volume again.
+    /// Reconnects, with channels for lanes of another mode, and opens the volume again.
     Result<void> share_channels(Sharing sharing);
     [[nodiscard]] client::Client& client() { return *client_; }
     [[nodiscard]] const client::Volume& volume() const { return *volume_; }

@@ -167,8 +167,8 @@ class Demo {
         if (life_.progress >= 0) (void)!::write(life_.progress, &progress, sizeof progress);
     }
 
-    /// Who listens may have been busy elsewhere while all this was done, and its kill is on its way. Goes on
-    /// without it if the listener is gone (its end of the pipe is closed), or after a time.
+    /// Waits until the process that listens for progress kills this one. Returns if that process has ended
+    /// (its end of the pipe is closed), or after a time limit.
     void await_kill() const {
         pollfd listener{life_.progress, 0, 0};
         while (::poll(&listener, 1, kKillWaitMs) < 0 && errno == EINTR) {

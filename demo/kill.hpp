@@ -6,8 +6,9 @@
 namespace gnstor::demo {
 
 /// run_demo() in a process of its own, which is killed (SIGKILL) several times: while it stores, while it
-/// opens the stores of its predecessor, while its kernel looks through them. Each next process goes on with
-/// what was acknowledged to the one before, and the last one is held against the system's own tools as ever.
+/// opens the stores of its predecessor, while its kernel looks through them. Each process continues
+/// with the data that was acknowledged to the one before, and the answers of the last one are compared with
+/// those of the system's own tools, as in run_demo().
 Result<bool> run_with_kills(const Options& options, const std::filesystem::path& work,
                             const Archive& archive);
 

@@ -30,7 +30,8 @@ struct Matches {
 };
 
 /// Looks at the starting positions [0, starts) of `bytes`, of which `available` may be read (starts + length
-/// - 1 where the input goes on). All members call together; each takes every size-th position.
+/// - 1 if the input continues after the starting positions). All members call together; each takes every
+/// size-th position.
 template <class Group>
 GN_HD void scan_bytes(Group group, const std::uint8_t* bytes, std::uint32_t starts, std::uint32_t available,
                       const Pattern& pattern, std::uint64_t base, Matches matches) {

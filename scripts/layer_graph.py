@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 ORDER = ["base", "simt", "nvme", "placement", "rdma", "deengine", "ssd", "nvmf", "gnor", "client", "gateway", "daemon", "embedded", "cli"]
 
 # A header that counts as another layer's than its folder says: the vendor commands' payloads are built of placement's structures,
-# so whoever includes them stands on placement; and headers that lie directly in include/gnstor.
+# so a file that includes them depends on placement; and headers that lie directly in include/gnstor.
 COUNTS_AS = {"gnstor/nvme/vendor.hpp": "placement", "gnstor/embedded_array.hpp": "embedded", "gnstor/remote_array.hpp": "daemon"}
 
 

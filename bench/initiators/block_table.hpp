@@ -40,7 +40,7 @@ class BlockTable {
     }
     void unlock(std::uint32_t volume, std::uint32_t first, std::uint32_t count, bool write) {
         for (std::uint32_t i = 0; i < count; ++i)
-            // Release: pairs with the acquire of try_lock_one; whoever locks next sees the addresses.
+            // Release: pairs with the acquire of try_lock_one; the next owner of the lock sees the addresses.
             locks_[at(volume, first + i)].fetch_sub(write ? kWriter : 1, std::memory_order_release);
     }
     /// Under the block's lock.

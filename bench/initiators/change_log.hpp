@@ -2,10 +2,10 @@
 // of records that go out together. Host; any thread (one mutex). Pure: who writes the blocks is the engine's
 // business.
 //
-// append() puts a record into the open block and names its number. seal() hands the open block to whoever
-// will write it, unless enough blocks are on their way: then what is appended meanwhile goes out with the
-// next one (group commit). written() says that a block is durable; durable() is the number up to which all
-// records are.
+// append() puts a record into the open block and names its number. seal() returns the open block to the
+// thread that will write it, unless enough blocks are on their way: then what is appended meanwhile goes out
+// with the next one (group commit). written() says that a block is durable; durable() is the number up to
+// which all records are.
 //
 // Invariants
 //   * records are numbered from 1 on, without gaps, in the order of the blocks and within them;

@@ -73,17 +73,17 @@ inline constexpr PathKind kAllPaths[] = {PathKind::kGnor,        PathKind::kStro
 struct InitiatorOptions {
     PathKind path = PathKind::kGnor;
     simt::LanesKind lanes = simt::LanesKind::kCpu;
-    std::uint32_t clients = 1;        ///< 1 .. 32
-    std::uint32_t channels = 1;       ///< of a client (lane-initiated)
-    std::uint32_t warps = 0;          ///< of a client (lane-initiated); 0: 8 on a GPU, 1 on CPU lanes
-    std::uint32_t depth = 32;         ///< requests in flight a client, whoever initiates: streams share them
-    std::uint32_t threads = 1;        ///< CPU-initiated: of all clients together
+    std::uint32_t clients = 1;   ///< 1 .. 32
+    std::uint32_t channels = 1;  ///< of a client (lane-initiated)
+    std::uint32_t warps = 0;     ///< of a client (lane-initiated); 0: 8 on a GPU, 1 on CPU lanes
+    std::uint32_t depth = 32;    ///< requests in flight of a client, on every path: its streams share them
+    std::uint32_t threads = 1;   ///< CPU-initiated: of all clients together
     std::uint32_t array_threads = 8;  ///< central engine: threads
     std::uint64_t volume_bytes = 0;   ///< of each client
     std::uint32_t replicas = 2;
     std::uint32_t bytes_max = 65536;  ///< of the largest request
     std::uint64_t seed = 1;
-    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every command that SSDs get, whoever sends it; else on
+    /// FUA (NVMe NVM Command Set 1.0, CDW12 bit 30) on every command that SSDs get, on every path; else on
     /// none. Never by path: a write that waits for stable media stands beside none that does not.
     bool fua = false;
 };

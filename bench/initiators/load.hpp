@@ -1,8 +1,8 @@
 // load.hpp: what a stream of requests looks like: which unit of the volume next, and whether to read or to
 // write it. Device code, CPU and GPU lanes; pure.
 //
-// A *stream* keeps `depth` requests in flight; a client has one or several. A *member* is whoever draws
-// requests for a stream: the lanes of a warp are 32 members, a CPU thread is one. Sequential order is that of
+// A *stream* keeps `depth` requests in flight; a client has one or several. A *member* draws requests
+// for a stream: the lanes of a warp are 32 members, a CPU thread is one. Sequential order is that of
 // the client: member m of M takes the units m, m + M, m + 2M, ... and so on round the volume; random order is
 // uniform.
 //

@@ -145,7 +145,7 @@ class LoadLane {
         }
     }
 
-    /// Begins, goes on with, and sends what flight `d` of each member has to.
+    /// Begins or continues the request of flight `d` of each member, and sends its commands.
     GN_HD
     bool start(std::uint32_t d, std::uint64_t now) {
         Flight& f = flights_[d];

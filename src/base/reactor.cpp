@@ -111,7 +111,7 @@ struct Reactor::Impl {
 
     void wake() noexcept {
         // Already notified: the round that takes the notification is still to come. If that round does not
-        // see this thread's work yet, a later one does: the reactor spins anew (loop()), and every sleep is
+        // see this thread's work yet, a later one does: the reactor spins again (loop()), and every sleep is
         // bounded.
         if (word.load(std::memory_order_relaxed) == kNotified) return;
         // Release: work published before is seen by the round after loop()'s exchange, which acquires.

@@ -304,7 +304,7 @@ void Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id, Recla
     for (const auto& session : sessions) {
         const auto usage = channel.usage();
         if (!usage.ok()) return reclaimed.failed(~0ull, usage.error());
-        const std::uint64_t stuck = usage->queues_pending | usage->queues_broken | associations_anew;
+        const std::uint64_t stuck = usage->queues_pending | usage->queues_broken | new_associations;
         if ((stuck & session->bit()) == 0 &&
             nic.state(channel.queue_pair(session->ssd().slot)) == rdma::QpState::kReadyToSend)
             continue;
@@ -337,7 +337,7 @@ Result<void> Client::reclaim() {
     std::uint64_t reopened = 0;
     for (const auto& session : impl_->sessions) {
         if (session->alive()) continue;
-        impl_->associations_anew |= session->bit();
+        impl_->new_associations |= session->bit();
         const auto opened = reopen(*session);
         if (opened.ok())
             reopened |= session->bit();
@@ -348,7 +348,7 @@ Result<void> Client::reclaim() {
         impl_->reclaim(*impl_->channels[i], static_cast<std::uint16_t>(i + 1), reclaimed);
     const std::lock_guard no_transfer(impl_->host_lanes);
     impl_->reclaim(*impl_->host_channel, impl_->host_queue_id(), reclaimed);
-    impl_->associations_anew &= reclaimed.slots;
+    impl_->new_associations &= reclaimed.slots;
     impl_->note_back(reopened);
     return reclaimed.first;
 }

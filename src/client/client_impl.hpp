@@ -51,7 +51,7 @@ struct Client::Impl {
     std::mutex host_lanes;                        ///< one transfer of Volume::read or write at a time
     std::unique_ptr<gnor::Channel> host_channel;  ///< CPU lanes: Volume::read and write
     /// A bit per slot: association is new, queue pairs still belong to the lost one.
-    std::uint64_t associations_anew = 0;
+    std::uint64_t new_associations = 0;
     /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
     std::atomic<std::uint64_t> lost{0};
     PeriodicTasks keep_alives;  ///< sends keep-alives to SSDs

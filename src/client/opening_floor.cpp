@@ -112,7 +112,7 @@ bool OpeningFloor::publish(Clock::time_point now, std::size_t sessions,
     return true;
 }
 
-Result<void> OpeningFloor::begin_anew() {
+Result<void> OpeningFloor::begin_next_epoch() {
     std::uint64_t taken = 0;
     GN_TRY(lanes_.download(0, &taken, sizeof taken));
     std::vector<std::uint64_t> words(gnor::kResolvedWords + 1);

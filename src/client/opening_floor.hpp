@@ -15,7 +15,7 @@
 //   * only Stale Epoch ends the sending: another opening has the volume. Access Denied does not, because a
 //     drive that has not received the volume's record yet returns it too.
 // A floor below a write in doubt does not move until the opening ends: is_held(). The lanes' memory keeps its
-// address for the life of this object, also over begin_anew().
+// address for the life of this object, also over begin_next_epoch().
 #pragma once
 
 #include <gnstor/base/result.hpp>
@@ -80,7 +80,7 @@ class OpeningFloor {
     /// Begins the next epoch of the same opening: sequences continue, and all taken so far count as resolved,
     /// because none belongs to the new epoch. Call with no write in flight and no thread in look() or
     /// publish().
-    Result<void> begin_anew();
+    Result<void> begin_next_epoch();
 
   private:
     struct Session {

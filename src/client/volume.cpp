@@ -133,14 +133,14 @@ void Volume::Impl::publish_floor_periodically() {
     publishing = client->floors.add(OpeningFloor::kLook, [this] {
         if (floor_is_over.load(std::memory_order_relaxed)) return;
         const auto& sessions = client->sessions;
-        const bool goes_on = floor->publish(
+        const bool continues = floor->publish(
             OpeningFloor::Clock::now(), sessions.size(),
             [&](std::size_t i) { return !client->is_lost(*sessions[i]); },
             [&](std::size_t i, std::uint64_t to) {
                 return sessions[i]->tell_floor(record.geometry.volume, epoch.load(std::memory_order_relaxed),
                                                to);
             });
-        if (!goes_on) floor_is_over.store(true, std::memory_order_relaxed);
+        if (!continues) floor_is_over.store(true, std::memory_order_relaxed);
     });
 }
 
@@ -215,7 +215,7 @@ Result<void> Volume::renew() {
                                                opened.record.epoch, ~0ull);
         return v.lost();
     }
-    GN_TRY(v.floor->begin_anew());
+    GN_TRY(v.floor->begin_next_epoch());
     v.epoch.store(opened.record.epoch, std::memory_order_relaxed);
     v.lease_ms = opened.lease_ms;
     v.lease_end_ms.store(asked_ms + opened.lease_ms, std::memory_order_relaxed);

@@ -267,7 +267,7 @@ void Gateway::Impl::look_at_lease() {
                  options.volume);
 }
 
-/// Writes the record on this thread, while the executor goes on: only answers to changes wait for it.
+/// Writes the record on this thread, while the executor continues: only answers to changes wait for it.
 void Gateway::Impl::tend_record() {
     if (!record) return;
     std::optional<LossRecord> now;

@@ -233,7 +233,7 @@ TEST(OpeningFloorTells, WhyTheFloorDoesNotAdvance) {
     gnor::mark_in_doubt(floor->resolved(false), 1);
     EXPECT_NE(look_late().find("1 writes failed"), std::string::npos);
     EXPECT_TRUE(floor->is_held());
-    GN_ASSERT_OK(floor->begin_anew());
+    GN_ASSERT_OK(floor->begin_next_epoch());
     EXPECT_FALSE(floor->is_held());
     *floor->last_sequence(false) += 1;
     carry_out(*floor, gnor::kResolvedBits);

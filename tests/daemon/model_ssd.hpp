@@ -42,11 +42,11 @@ class ModelSsd final : public SsdPort {
     std::function<Fault(bool after)> fault;
     bool full = false;  ///< has no room for any change, not even of what it has
 
-    bool connected_anew = false;   ///< since the last volume_list()
+    bool reconnected = false;      ///< since the last volume_list()
     bool write_protected = false;  ///< what commands change is forgotten when the array boots
 
     std::uint32_t slot() const override { return slot_; }
-    bool is_new() const override { return connected_anew; }
+    bool is_new() const override { return reconnected; }
     bool keeps_terms() const override { return !write_protected; }
     SsdIdentity identity() const override {
         return SsdIdentity{flash_.uuid,
@@ -64,7 +64,7 @@ class ModelSsd final : public SsdPort {
             for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
             for (const auto& [id, epoch] : flash_.purged)
                 list.highest_deleted_epoch = std::max(list.highest_deleted_epoch, epoch);
-            connected_anew = false;
+            reconnected = false;
             return nvme::Status::kSuccess;
         }));
         return list;
@@ -115,7 +115,7 @@ class ModelSsd final : public SsdPort {
     }
     template <class Work>
     nvme::Status with_term(std::uint64_t term, Work work) {
-        if (connected_anew) violated("a command before it was listed");
+        if (reconnected) violated("a command before it was listed");
         if (term < flash_.term) return nvme::Status::kStaleTerm;
         if (!nvme::is_plausible_term(term, flash_.term)) return nvme::Status::kCommandSequenceError;
         if (full) return nvme::Status::kCapacityExceeded;

@@ -126,7 +126,7 @@ TEST_F(OlderSsd, AStoreCopyPutBackWhileGnstordRunsIsDetectedAtReconnection) {
     ASSERT_TRUE(create(a, "v").ok());
     const auto restart = [&](const ModelFlash& with) {
         *array.flash[3] = with;
-        array.drives[3]->connected_anew = true;
+        array.drives[3]->reconnected = true;
         array.drives[3]->grants = 0;
     };
     // The copy is taken while the SSD is away, under the term that it has stored last.
@@ -173,7 +173,7 @@ TEST_F(OlderSsd, AnUnstableLinkRaisesTheTermAtMostOnceAMinute) {
     now += 100'000;
     const auto term = manager->term();
     for (int second = 0; second < 300; ++second) {
-        array.drives[0]->connected_anew = true;
+        array.drives[0]->reconnected = true;
         manager->tick(now += 1000);
         ASSERT_TRUE(create(client("alice"), fmt::format("v{}", second)).ok());
     }

@@ -70,7 +70,7 @@ void compare_with_model(GatewayRig& rig, std::uint64_t commands) {
         host.disconnect();
         model.lose_what_is_under_way();
         host.connect(*served, 3);
-        model.begin_anew();
+        model.forget_all();
         model.run(commands / 4, false);
         if (::testing::Test::HasFailure()) return;
     }

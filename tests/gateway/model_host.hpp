@@ -27,7 +27,7 @@ class ModelHost {
           allowed_(blocks, std::set<std::uint64_t>{0}),
           readers_(blocks),
           writers_(blocks) {
-        begin_anew();
+        forget_all();
     }
 
     /// Issues commands until `total` have been sent, then waits for the rest, unless `leave`: then they stay
@@ -63,7 +63,7 @@ class ModelHost {
                 ++lost;
             }
     }
-    void begin_anew() { commands_.assign(host_.queues(), std::vector<Sent>(BlockHost::kDepth)); }
+    void forget_all() { commands_.assign(host_.queues(), std::vector<Sent>(BlockHost::kDepth)); }
     /// Every block as a reader of the volume itself sees it.
     void expect_contents(client::Volume& volume) {
         std::vector<std::byte> data(kBlock);

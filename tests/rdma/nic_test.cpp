@@ -232,8 +232,8 @@ TEST_F(NicTest, ReceivesAreUsableAgainAfterAResetAndReconnect) {
         EXPECT_EQ(wait_arrivals(*cq_b, {&y->receive, 1}, 16).size(), 16u);
         must(b->reset_queue_pair(y->qpn));
         EXPECT_EQ(wait_arrivals(*cq_a, {&x->receive, 1}, 16).size(), 16u);
-        x->start_anew();
-        y->start_anew();
+        x->restart();
+        y->restart();
         join(*a, x->qpn, *b, y->qpn);
     }
     EXPECT_EQ(a->counters().strict_violations + b->counters().strict_violations, 0u);
@@ -250,7 +250,7 @@ TEST_F(NicTest, ReceivesOfAnEarlierConnectionAreNotUsedByTheNext) {
     EXPECT_TRUE(eventually([&, q = y] { return b->state(q->qpn) == QpState::kError; }));
     must(b->reset_queue_pair(y->qpn));
     (void)reap(*cq_a, {&x->receive, 1});
-    x->start_anew();
+    x->restart();
     join(*a, x->qpn, *b, y->qpn);  // y has posted none
     const std::uint64_t rnr = b->counters().rnr;
     EXPECT_EQ(x->post_and_wait([&, p = x](SendTicket& t) { p->send.fill_send(t, p->data(0, 24)); }),

@@ -153,7 +153,7 @@ struct End {
     End& operator=(const End&) = delete;
 
     /// The lanes' side of reset_queue_pair.
-    void start_anew() {
+    void restart() {
         *send_state = SendQueueState{};
         *receive_state = ReceiveQueueState{};
         std::fill_n(ready.get(), send.entries(), 0u);

@@ -138,7 +138,7 @@ TEST(ShmFlips, TheNodeUsesTheSameBytesOfAnEntryThatItChecked) {
         ++failed;
         must(nic->reset_queue_pair(end.qpn));
         (void)reap(cq, {&end.receive, 1});
-        end.start_anew();
+        end.restart();
     }
     EXPECT_EQ(good, kMessages) << failed << " failures";
     EXPECT_EQ(watcher.outside.load(), 0u);

@@ -89,11 +89,11 @@ struct Several {
         }));
         return answers[end].load() == value;
     }
-    void start_anew(std::size_t end) {
+    void restart(std::size_t end) {
         must(nic->reset_queue_pair(ends[end]->qpn));
         while (reaped_something()) {
         }
-        ends[end]->start_anew();
+        ends[end]->restart();
         errors[end] = 0;
     }
     bool reaped_something() {
@@ -179,7 +179,7 @@ TEST(ShmNodes, AKilledNodeEndsItsQueuePairsWhileOthersContinueAndItsSuccessorIsF
         }
         ASSERT_TRUE(successors[kill + 1]->begin());
         for (const std::uint32_t end : {1u, 3u}) {
-            client.start_anew(end);
+            client.restart(end);
             client.connect(end);
             ASSERT_TRUE(client.echo(end, kill));
         }
@@ -243,7 +243,7 @@ TEST(ShmNodes, AQueuePairIsResetOnlyWhenAllItsCompletionsAreVisible) {
     EXPECT_EQ(refused.error().code, Errc::kBusy);
     stands_still->kill();
     EXPECT_TRUE(eventually([&] { return client.nic->state(client.ends[0]->qpn) == QpState::kError; }));
-    client.start_anew(1);
+    client.restart(1);
     EXPECT_EQ(client.answers[1].load(), 1000u) << "seen before the queue pair lives again";
     client.connect(1);
     for (std::uint64_t n = 2000; n < 2100; ++n) ASSERT_TRUE(client.echo(1, n));
@@ -289,10 +289,10 @@ TEST(ShmNodes, AQueuePairMovesToAnotherNodeAndNotBeforeItsOwnNodesCompletions) {
     for (std::uint32_t i = 0; i < kEnds; ++i) {
         ASSERT_TRUE(mortal[i]->begin());
         if (client == nullptr) client = std::make_unique<Several>(2);
-        client->start_anew(1);
+        client->restart(1);
         client->connect(1);
         ASSERT_TRUE(client->echo(1, 10 + i));
-        client->start_anew(1);
+        client->restart(1);
         const QpNumber qp = client->ends[1]->qpn;
         if (i % 2 == 0) {
             (void)must(client->nic->connect(qp, address_of(0), kService, {}, 10'000));
@@ -346,7 +346,7 @@ TEST(ShmNodes, MemoryAndKeysAreTheSameAtAllNodesAlsoAtARestartedOne) {
     // Made while it is away: shared, registered, and one that both have known goes.
     auto end = std::make_unique<End>(*client.nic, client.cq);
     ASSERT_TRUE(follows->begin());
-    client.start_anew(1);
+    client.restart(1);
     client.connect(1);
     ASSERT_TRUE(client.echo(1, 8));
     (void)must(client.nic->connect(end->qpn, address_of(1), kService, {}, 10'000));

@@ -316,7 +316,7 @@ TEST(ShmWire, AfterANodeEndsItsSuccessorGetsAllOfTheClientsRegistrations) {
     must(client->nic->reset_queue_pair(client->end.qpn));
     while (!reap(client->cq, {&client->end.receive, 1}).empty()) {
     }
-    client->end.start_anew();
+    client->end.restart();
     (void)must(client->nic->connect(client->end.qpn, "node", kService, {}, 10'000));
     EXPECT_TRUE(client->echo(2));
     must(client->nic->deregister_memory(keys));

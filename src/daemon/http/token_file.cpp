@@ -68,7 +68,7 @@ Result<std::string> read_or_make_token(const std::filesystem::path& file) {
     // Written to another file and then linked: readers see a complete file or none, and the first writer
     // wins.
     const std::string beside = fmt::format("{}.{}", file.string(), ::getpid());
-    // Created anew: an existing file or link could be another user's, who would then learn the token.
+    // O_EXCL: an existing file or link could be another user's, who would then learn the token.
     ::unlink(beside.c_str());
     const int fd = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)

@@ -287,7 +287,7 @@ Result<void> ShardRecovery::put_lost_blocks() {
     return {};
 }
 
-/// Goes on behind everything found: groups, serials, and numbers of the journal and of checkpoints.
+/// Sets groups, serials, journal numbers and checkpoint ids above every one that was found.
 void ShardRecovery::restore_journal() {
     Shard::Impl& shard = *impl_;
     const LoadedCheckpoint& loaded = choice_.loaded();

@@ -3,7 +3,7 @@
 // Invariants
 //   * each tag that was added is answered once, by a later give_ready();
 //   * answers that wait for groups are in order of these, and become ready in that order;
-//   * an answer waits for the sync in flight only while one is in flight: whoever ends a sync releases them.
+//   * an answer waits for the sync in flight only while one is in flight: the end of the sync releases it.
 // Owned by one shard; one thread. Allocates only beyond kReserved waiting answers.
 #pragma once
 

@@ -20,7 +20,7 @@ class DurabilityGroups {
   public:
     explicit DurabilityGroups(const Flash& flash) : flash_(flash) {}
 
-    /// While mounting: goes on in this group, the groups up to `durable` survive power loss.
+    /// While mounting: `current` is the group of the next program; groups up to `durable` survive power loss.
     void restore(std::uint32_t current, std::uint32_t durable) { clock_ = {current, durable}; }
 
     [[nodiscard]] const GroupClock& clock() const { return clock_; }

@@ -4,7 +4,7 @@
 // Invariants
 //   * a unit that became bad is recorded ahead of everything that is flushed later;
 //   * an open unit is given up only with a record of the pages that it holds (LogType::kClosed);
-//   * whoever makes a change that only records make durable asks takes() for all of them before.
+//   * before a change that only records make durable, the caller asks takes() for all of its records.
 // One owner thread.
 #pragma once
 

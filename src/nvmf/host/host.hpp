@@ -125,7 +125,7 @@ class HostController {
     Result<std::unique_ptr<HostQueue>> open_io_queue(std::uint16_t queue_id, std::uint32_t entries,
                                                      ssd::Priority priority = ssd::Priority::kMedium);
 
-    /// False once the association is known to be gone: connect anew.
+    /// False once the association is known to have ended: connect again.
     [[nodiscard]] bool connected() const;
     /// Most bytes that one command may move (MDTS of Identify Controller); the largest number if there is no
     /// limit. Not read from a discovery controller: its log is read in pages of 4 KiB, which are always

@@ -51,7 +51,7 @@ void RemoteQueue::on_accepted(Link& link) {
     if (qp_.in_error()) end_accepted();
 }
 
-// Whoever destroys the queue pair waits for this, and not for the peer.
+// destroy_queue_pair() waits until this returns, and not for the peer.
 void RemoteQueue::end_accepted() {
     Link* const link = std::exchange(accepted_, nullptr);
     if (link == nullptr) return;
@@ -142,7 +142,7 @@ void RemoteQueue::submit(const roce::Request& request) {
     if (const auto posted = link_->post(request); !posted.ok()) refused(posted.error());
 }
 
-/// Not failed at once: whoever asked is in the middle of a call.
+/// Does not fail the queue pair at once, because the caller that sent the request is still running.
 void RemoteQueue::refused(const Error& why) {
     log_error("rdma: queue pair {:#x}: {}", qp_.qpn, why.message);
     broken_ = true;

@@ -38,7 +38,7 @@ void Pacer::sent(TimeNs now, std::uint32_t bytes, bool paced) noexcept {
         fill(now);
         credit_ -= bytes;
     }
-    if (now - std::min(now, sent_at_) >= options_.look_ns) looking_ = false;  // after a pause: measure anew
+    if (now - std::min(now, sent_at_) >= options_.look_ns) looking_ = false;  // after a pause: measure again
     sent_at_ = now;
     unproven_ += bytes;
     sent_ += bytes;

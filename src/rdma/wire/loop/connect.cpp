@@ -58,8 +58,8 @@ Result<void> LoopWire::Impl::establish(QueuePair& from, QueuePair& to) {
     return {};
 }
 
-/// A queue pair whose peer is gone goes on in error, on an engine of its own NIC, which may outlive the
-/// peer's.
+/// Moves a queue pair whose peer has ended to an engine of its own NIC, because the engine of the peer's NIC
+/// may end first. The queue pair stays in error.
 void LoopWire::Impl::send_home(QueuePair& qp) {
     const auto nic = nics.find(qp.nic->address);
     if (nic == nics.end() || qp.offload()) return;

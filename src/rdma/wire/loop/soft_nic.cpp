@@ -278,7 +278,7 @@ Result<void> SoftNic::reset_queue_pair(QpNumber number) {
     GN_TRY(impl_->quiesce(lock, number));
     QueuePair* const qp = impl_->find(number);
     if (qp == nullptr) return error(Errc::kState, "queue pair {:#x} was destroyed by another thread", number);
-    impl_->start_anew(*qp);
+    impl_->reset_counters(*qp);
     return {};
 }
 
@@ -324,8 +324,8 @@ Result<void> SoftNic::Impl::quiesce(Lock& lock, QpNumber number, std::optional<s
     }
 }
 
-/// As after creation, but for the number. The lanes start their counters anew too.
-void SoftNic::Impl::start_anew(QueuePair& qp) {
+/// As after creation, but for the number. The lanes reset their counters too.
+void SoftNic::Impl::reset_counters(QueuePair& qp) {
     qp.last_bell = qp.posted = qp.executed = qp.retired = qp.receives_used = qp.receives_seen = 0;
     qp.sink_told = false;
     if (!qp.offload()) {

@@ -53,7 +53,7 @@ struct SoftNic::Impl {
                            std::optional<std::uint32_t> affinity = std::nullopt);
     /// Error state, flush; waits until nobody touches its memory; then apart from its peer and its engine.
     Result<void> quiesce(Lock& lock, QpNumber number, std::optional<std::uint32_t> timeout_ms = std::nullopt);
-    void start_anew(QueuePair& qp);
+    void reset_counters(QueuePair& qp);
 };
 
 }  // namespace gnstor::rdma

@@ -2,8 +2,8 @@
 // may have.
 //
 // Invariants, with `clients` the largest number of clients
-//   * each client can have its assured part at any time, whatever others have: all clients together have
-//     at most total - clients * assured beyond their assured parts;
+//   * each client can have its assured part at any time: all clients together have at most
+//     total - clients * assured beyond their assured parts;
 //   * no client has more than `most`.
 // The threads of all clients use a Share: one atomic. A Portion belongs to one thread and returns all at
 // its end; its Share must outlive it.

@@ -44,8 +44,8 @@ struct ShmServer::Impl {
     mutable std::mutex mutex;
     std::list<Served>
         served;  ///< under the mutex; threads end by themselves, and are joined by the accepting one
-    /// Users of clients that left something to the NIC: each keeps a place, or what is assured to whoever had
-    /// it next would be more than there is. Under the mutex.
+    /// Users of ended clients whose memory the NIC still uses. Each still counts as a client: otherwise the
+    /// parts assured to a new client would exceed the total. Under the mutex.
     std::vector<std::uint32_t> abandoned;
     std::thread accepting;
     // The accepting thread's.
@@ -162,7 +162,7 @@ Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, cons
     try {
         one.thread = std::thread([this, &one, first, mine] {
             one.session->run(first, std::move(*mine), stop);
-            // Release: pairs with the acquire of whoever joins it.
+            // Release: pairs with the acquire of the thread that joins it.
             one.over.store(true, std::memory_order_release);
         });
     } catch (const std::system_error& none) {
