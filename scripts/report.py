@@ -3,8 +3,8 @@
 
 usage: scripts/report.py [--output FILE] [--runs FOLDER] [--no-plots]     (default: build/report.html of docs/runs; `./run report` calls it)
 
-The file needs nothing beside it and no network. A click on the head of a column sorts its table. Plots are made with plotly, which `./run report` installs
-into build/report-venv where this Python has none; --no-plots leaves out all of them but those of the paper's figures and of the targets, which need no library.
+The file needs nothing beside it and no network. A click on the head of a column sorts its table. Plots are drawn by matplotlib, which `./run report`
+installs if it is missing; --no-plots leaves out all of them but those in docs/plots, which are drawn already.
 """
 import argparse
 import collections
@@ -17,7 +17,9 @@ import sys
 
 import paper_ratios
 import plot_targets
+import report_plots
 import run_tables
+from plot_paper import NoMatplotlib
 from run_tables import ROOT, Table
 from run_tables.results import command_of
 
@@ -29,7 +31,7 @@ th, td { border: 1px solid #ddd; padding: 2px 7px; text-align: right; white-spac
 th.left, td.left { text-align: left } tbody tr:hover { background: #f6faf6 }
 th[aria-sort=ascending]::after { content: " \\25b2" } th[aria-sort=descending]::after { content: " \\25bc" }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 1em } dt { font-weight: bold } dd { margin: 0 }
-section { border-top: 1px solid #bbb; margin-top: 2em } nav li { margin: 1px 0 } .plot { min-height: 430px } svg { max-width: 100%; height: auto }
+section { border-top: 1px solid #bbb; margin-top: 2em } nav li { margin: 1px 0 } svg { max-width: 100%; height: auto }
 """
 SORTING = r"""
 const number = text => { const m = /^-?[\d,]+(\.\d+)?(e[+-]?\d+)?/i.exec(text.trim()); return m ? parseFloat(m[0].replaceAll(",", "")) : NaN; };
@@ -47,15 +49,6 @@ document.addEventListener("click", event => {
   });
   body.append(...rows.map(([row]) => row));
 });
-"""
-# Figures are drawn when they come into view: dozens at once would keep a browser busy for long.
-PLOTTING = """
-const drawn = new IntersectionObserver(entries => { for (const entry of entries) if (entry.isIntersecting) {
-  drawn.unobserve(entry.target);
-  const figure = JSON.parse(entry.target.nextElementSibling.textContent);
-  Plotly.newPlot(entry.target, figure.data, figure.layout, { responsive: true });
-} }, { rootMargin: "400px" });
-document.querySelectorAll(".plot").forEach(place => drawn.observe(place));
 """
 
 
@@ -119,11 +112,7 @@ def drawn(stem):
 
 
 def plots_html(name, run, plots_of):
-    parts = drawn(name.removesuffix(".json"))
-    for figure in plots_of(run) if plots_of else []:
-        figure = figure.replace("</", "<\\/")  # nothing in it may end the element
-        parts.append(f'<div class=plot></div><script type="application/json">{figure}</script>')
-    return "\n".join(parts)
+    return "\n".join(drawn(name.removesuffix(".json")) + (plots_of(run) if plots_of else []))
 
 
 def section(name, run, plots_of):
@@ -165,17 +154,16 @@ def targets_html(runs):
     return ("<section id=targets><h2>Targets of GPU lanes</h2>" + "".join(drawn(plot_targets.NAME.removesuffix(".svg"))) + html_table(run_tables.targets_table(sessions, runs)) + "</section>")
 
 
-def page(runs, texts, commit, plots_of=None, library=""):
-    """The whole file. `plots_of(run)`: plotly's figures as JSON, drawn by `library`; None: no such plots."""
-    note = "" if plots_of else "<p>Made with --no-plots: tables, and the plots that need no library.</p>"
-    plotting = f"<script>{library}</script>\n<script>{PLOTTING}</script>" if plots_of else ""
+def page(runs, texts, commit, plots_of=None):
+    """The whole file. `plots_of(run)`: elements <svg>; None: only the plots of docs/plots."""
+    note = "" if plots_of else "<p>Made with --no-plots: tables, and the plots of docs/plots.</p>"
     return "\n".join([
         f"<!doctype html><html lang=en><head><meta charset=utf-8><title>GNStor: measurements</title><style>{STYLE}</style></head><body>",
         f"<h1>GNStor: measurements</h1><p>{len(runs)} raw results of docs/runs; report of commit {escaped(commit)}. "
         "docs/runs/README.md says what each field means, docs/performance.md what the figures say. A click on the head of a column sorts its table.</p>",
         note, contents(runs, texts), targets_html(runs), *(section(name, run, plots_of) for name, run in runs.items()),
         *(f'<section id="{escaped(name)}"><h2>{escaped(name)}</h2><pre>{escaped(text)}</pre></section>' for name, text in texts.items()),
-        f"<script>{SORTING}</script>", plotting, "</body></html>\n"])
+        f"<script>{SORTING}</script>", "</body></html>\n"])
 
 
 def commit_of():
@@ -187,27 +175,24 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0], prog="./run report")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "report.html", metavar="FILE", help="where the report goes (build/report.html)")
     parser.add_argument("--runs", type=pathlib.Path, default=ROOT / "docs" / "runs", metavar="FOLDER", help="folder of the raw results (docs/runs)")
-    parser.add_argument("--no-plots", action="store_true", help="tables, and the plots that need no library")
+    parser.add_argument("--no-plots", action="store_true", help="tables, and the plots of docs/plots; needs no matplotlib")
     options = parser.parse_args(arguments)
-    plots_of, library = None, ""
-    if not options.no_plots:
-        try:
-            import report_plots
-        except ImportError as wrong:
-            print(f"report: cannot import plotly ({wrong}), which draws the plots; './run report' installs it, and --no-plots does without", file=sys.stderr)
-            return 1
-        plots_of, library = report_plots.plots_of, report_plots.SCRIPT()
     try:
         runs = run_tables.load_all(options.runs)
         texts = {path.name: path.read_text() for path in sorted(options.runs.glob("*.txt"))}
         if not runs:
             print(f"report: no raw result (*.json) in {options.runs}; './run bench ... --json FILE' writes one", file=sys.stderr)
             return 1
-        text = page(runs, texts, commit_of(), plots_of, library)
+        if not options.no_plots:
+            print(f"report: drawing the plots of {len(runs)} results; dozens of results take about a minute", flush=True)
+        text = page(runs, texts, commit_of(), None if options.no_plots else report_plots.plots_of)
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(text)
     except run_tables.BadResult as wrong:
         print(f"report: {wrong}", file=sys.stderr)
+        return 1
+    except NoMatplotlib as wrong:
+        print(f"report: {wrong}; --no-plots leaves the plots out", file=sys.stderr)
         return 1
     except OSError as wrong:
         print(f"report: cannot write {options.output}: {wrong.strerror}", file=sys.stderr)

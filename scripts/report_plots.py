@@ -1,17 +1,13 @@
-"""Plots of one raw result for report.py, made with plotly: bars by case beside each other, or what was measured beside what was expected."""
+"""Plots of one raw result for report.py, drawn by matplotlib: bars by case beside each other, or what was measured beside what was expected."""
+import io
 import statistics
 
-import plotly.graph_objects as go
-from plotly.offline import get_plotlyjs
-from plotly.subplots import make_subplots
-
 import run_tables
+from plot_paper import settings
 
 COLOURS = ("#1b7837", "#2166ac", "#b2182b", "#f4a582", "#92c5de", "#762a83", "#999999", "#dfc27d", "#35978f", "#555555")
 GROUPS = ("path", "through", "profile", "allocator", "structure", "variant", "way", "over-provisioning %")  # the parameter that tells bars of one case apart
-HEIGHT, PANEL_WIDTH = 430, 620
-
-SCRIPT = get_plotlyjs
+WIDTH, PANEL_HEIGHT = 13, 4.4  # inches
 
 
 def rate(repeat):
@@ -50,53 +46,77 @@ def middle(case, value):
     return statistics.median(values), values[0], values[-1]
 
 
-def bars(run):
-    cases = run["cases"]
-    differ = run_tables.varying(cases)
+def svg_of(figure):
+    """The element <svg> of a figure, without XML header, to be put into a page."""
+    image = io.StringIO()
+    figure.savefig(image, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return image.getvalue()[image.getvalue().index("<svg"):]
+
+
+def draw_measure(axes, cases, value, groups, group, names):
+    """Bars of one measure: the cases that differ in other parameters along the axis, those of `groups` beside each other."""
+    width = 0.8 / len(groups)
+    for number, name in enumerate(groups):
+        found = [(names.index(run_tables.name_of(differing)), middle(case, value)) for case, differing in cases
+                 if str(case["parameters"].get(group, "")) == name]
+        found = [(place, values) for place, values in found if values]
+        if found:
+            axes.bar([place - 0.4 + width * (number + 0.5) for place, _ in found], [middle_value for _, (middle_value, *_) in found], width,
+                     color=COLOURS[number % len(COLOURS)], label=name, error_kw={"linewidth": 0.8},
+                     yerr=[[mid - least for _, (mid, least, _) in found], [most - mid for _, (mid, _, most) in found]])
+    axes.set_xticks(range(len(names)), names, fontsize=6, rotation=60, ha="right")
+    axes.tick_params(axis="y", labelsize=7)
+
+
+def bars(Figure, run):
+    differ = run_tables.varying(run["cases"])
     group = next((key for key in GROUPS if key in differ), None)
+    cases = [(case, {key: case["parameters"][key] for key in differ if key != group and key in case["parameters"]}) for case in run["cases"]]
+    names = list(dict.fromkeys(run_tables.name_of(differing) for _, differing in cases))
+    groups = list(dict.fromkeys(str(case["parameters"].get(group, "")) for case, _ in cases))
     measures = measures_of(run)
-    rows = (len(measures) + 1) // 2
     columns = min(2, len(measures))
-    figure = make_subplots(rows=rows, cols=columns, subplot_titles=[title for title, *_ in measures], vertical_spacing=0.3, horizontal_spacing=0.08)
-    groups = list(dict.fromkeys(str(case["parameters"].get(group, "")) for case in cases))
-    for place, (_, value, logarithmic) in enumerate(measures):
-        where = {"row": place // columns + 1, "col": place % columns + 1}
-        for number, name in enumerate(groups):
-            found = [(run_tables.name_of({key: case["parameters"][key] for key in differ if key != group and key in case["parameters"]}), middle(case, value))
-                     for case in cases if str(case["parameters"].get(group, "")) == name]
-            found = [(case, values) for case, values in found if values]
-            figure.add_trace(go.Bar(
-                name=name or "all", legendgroup=name, showlegend=place == 0 and len(groups) > 1, marker_color=COLOURS[number % len(COLOURS)],
-                x=[case for case, _ in found], y=[values[0] for _, values in found],
-                error_y={"type": "data", "symmetric": False, "thickness": 1, "array": [most - mid for _, (mid, _, most) in found],
-                         "arrayminus": [mid - least for _, (mid, least, _) in found]}), **where)
+    rows = (len(measures) + columns - 1) // columns
+    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT * rows))
+    figure.subplots_adjust(hspace=0.8, wspace=0.12)  # room for the names of cases
+    for axes, measure in zip(figure.subplots(rows, columns, squeeze=False).flat, measures + [None]):
+        if measure is None:
+            axes.set_axis_off()
+            continue
+        title, value, logarithmic = measure
+        axes.set_title(title, fontsize=9)
+        draw_measure(axes, cases, value, groups, group, names)
         if logarithmic:
-            figure.update_yaxes(type="log", **where)
-    figure.update_layout(template="none", height=HEIGHT * rows, barmode="group", margin={"t": 40, "l": 60, "r": 20, "b": 140}, legend={"orientation": "h", "y": 1.12})
-    figure.update_xaxes(tickfont_size=9, automargin=True)
+            axes.set_yscale("log")
+    if len(groups) > 1:
+        figure.axes[0].legend(fontsize=7)
     return figure
 
 
-def beside_profile(run):
+def beside_profile(Figure, run):
     """Of `model`: what each case reached beside what its profile makes one expect, by verdict."""
-    figure = go.Figure()
+    figure = Figure(figsize=(WIDTH, PANEL_HEIGHT + 1))
+    axes = figure.subplots()
+    known = []
     for number, verdict in enumerate(sorted({case.get("verdict", "none") for case in run["cases"]})):
-        found = [case for case in run["cases"] if case.get("verdict", "none") == verdict and "expected_per_second_most" in case["repeats"][0]]
-        figure.add_trace(go.Scatter(
-            name=verdict, mode="markers", marker_color=COLOURS[number % len(COLOURS)], text=[run_tables.name_of(case["parameters"]) for case in found],
-            x=[statistics.median(r["expected_per_second_most"] for r in case["repeats"]) for case in found],
-            y=[statistics.median(r["operations"] / r["seconds"] for r in case["repeats"]) for case in found]))
-    known = [value for trace in figure.data for value in trace.x if value > 0]
+        found = [(statistics.median(r["expected_per_second_most"] for r in case["repeats"]),
+                  statistics.median(r["operations"] / r["seconds"] for r in case["repeats"]))
+                 for case in run["cases"] if case.get("verdict", "none") == verdict and "expected_per_second_most" in case["repeats"][0]]
+        known += [x for x, _ in found if x > 0]
+        axes.scatter([x for x, _ in found], [y for _, y in found], s=14, color=COLOURS[number % len(COLOURS)], label=verdict)
     if known:
-        ends = [min(known), max(known)]
-        figure.add_trace(go.Scatter(name="as expected", mode="lines", line={"dash": "dash", "color": "#222", "width": 1}, x=ends, y=ends))
-    figure.update_layout(template="none", height=HEIGHT + 80, width=2 * PANEL_WIDTH, title="IOPS beside what the profile makes one expect (most)")
-    figure.update_xaxes(type="log", title="expected IOPS, most")
-    figure.update_yaxes(type="log", title="IOPS")
+        axes.plot([min(known), max(known)], [min(known), max(known)], color="#222222", linewidth=0.8, dashes=(4, 3), label="as expected")
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    axes.set_title("IOPS beside what the profile makes one expect (most)", fontsize=9)
+    axes.set_xlabel("expected IOPS, most", fontsize=8)
+    axes.set_ylabel("IOPS", fontsize=8)
+    axes.legend(fontsize=8)
     return figure
 
 
 def plots_of(run):
-    """Figures as JSON."""
-    figures = ([beside_profile(run)] if run["benchmark"] == "model" else []) + [bars(run)]
-    return [figure.to_json() for figure in figures]
+    """Elements <svg>; raises plot_paper.NoMatplotlib."""
+    with settings() as Figure:
+        figures = ([beside_profile(Figure, run)] if run["benchmark"] == "model" else []) + [bars(Figure, run)]
+        return [svg_of(figure) for figure in figures]

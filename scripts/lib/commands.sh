@@ -51,20 +51,11 @@ command_bench() {
     run_program gnstor_bench "${GN_REST[@]}" --lanes "$GN_LANES"
 }
 
-# Tables and plots of all raw results; builds and measures nothing.
+# The distribution's python3 is the one that finds the distribution's matplotlib.
 command_report() {
     parse_common "$@"
-    ensure report || die "python3 is needed to write the report"
-    GN_PLOT_PYTHON=python3
-    [[ " ${GN_REST[*]:-} " =~ \ (--no-plots|-h|--help)\  ]] || ensure_plots
-    "$GN_PLOT_PYTHON" "$GN_ROOT/scripts/report.py" "${GN_REST[@]}"
-}
-
-# The documents as a site; builds no program.
-command_docs() {
-    parse_common "$@"
-    ensure_site || die "the site needs Doxygen and MkDocs Material (see above); the documents themselves are in docs/"
-    "$GN_SITE_PYTHON" "$GN_ROOT/scripts/docs_site.py" "${GN_REST[@]}"
+    [[ " ${GN_REST[*]:-} " =~ \ (--no-plots|-h|--help)\  ]] || ensure plot || die "the plots need matplotlib (see above); ./run report --no-plots leaves them out"
+    /usr/bin/python3 "$GN_ROOT/scripts/report.py" "${GN_REST[@]}"
 }
 
 # The distribution's python3, for which the package is; another one in PATH does not see it.

@@ -3,7 +3,7 @@
 # A package counts as present when its command, header or library is found, wherever it came from.
 
 # name | needed for | probe | why. "Needed for" is one of build, cache, isal, blkid, uring, daemon,
-# test, property, oracle, bench, report, plots, plot, site, package, roots, fuzz, link, lint, peer.
+# test, property, oracle, bench, plot, site, package, roots, fuzz, link, lint, peer.
 GN_PACKAGES='
 g++|build|cmd:g++|the C++20 compiler
 cmake|build|cmd:cmake|configures the build
@@ -25,14 +25,12 @@ libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
 fio|bench|cmd:fio|comparison for bench path
-python3-venv|plots|py:ensurepip|makes the folder of Python packages that plotly goes into
 python3-venv|site|py:ensurepip|makes the folder of Python packages that MkDocs goes into
 doxygen|site|cmd:doxygen|makes the API reference from the public headers
 git|site|cmd:git|names the files of the folders that documents link to
 git|lint|cmd:git|names the tracked files that lint looks at
 curl|test|cmd:curl|commands of the documents that ask gnstord over HTTP
 python3|test|cmd:python3|house tests, floors, generated documents
-python3|report|cmd:python3|writes the report
 help2man|package|cmd:help2man|manual pages from --help
 dpkg-dev|package|cmd:dpkg-shlibdeps|which packages hold the shared libraries that programs need
 mmdebstrap|roots|cmd:mmdebstrap|minimal systems to build and install in
@@ -49,7 +47,7 @@ binutils|peer|cmd:readelf|which shared libraries a program of the guest needs
 debian-archive-keyring|peer|file:/usr/share/keyrings/debian-archive-keyring.gpg|signatures of the packages of the guest
 tshark|peer|cmd:tshark|judges captured packets
 python3-scapy|peer|py:scapy|judges captured packets
-python3-matplotlib|plot|py:matplotlib|draws the figures of docs/paper.md
+python3-matplotlib|plot|py:matplotlib|draws the plots of docs/plots and of ./run report
 '
 
 distribution() { # debian-12, ubuntu-24.04, or what /etc/os-release says
@@ -143,24 +141,6 @@ ensure_patiently() {
         sleep "$wait"
         GN_APT_DEAD=no
     done
-}
-
-# ensure_plots: sets GN_PLOT_PYTHON to a Python that has plotly: the system's if it has it, else that of build/report-venv, into which plotly is
-# installed from PyPI.
-GN_PLOTLY=7.1.0
-ensure_plots() {
-    local folder="${GN_REPORT_VENV:-$GN_ROOT/build/report-venv}" without="./run report --no-plots writes the tables without it"
-    for GN_PLOT_PYTHON in python3 "$folder/bin/python"; do
-        ! "$GN_PLOT_PYTHON" -c 'import plotly' >/dev/null 2>&1 || return 0
-    done
-    [[ "$GN_INSTALL" == yes ]] || die "plotly, which draws the plots, is not installed, and --no-install was given; $without"
-    ensure plots || die "the packages above are needed to install plotly; $without"
-    say "installing plotly $GN_PLOTLY from PyPI (70 MB) into $folder: it draws the plots of the report"
-    rm -rf "$folder"
-    mkdir -p "$GN_ROOT/build"
-    /usr/bin/python3 -m venv "$folder" || die "python3 -m venv could not make $folder; $without"
-    "$GN_PLOT_PYTHON" -m pip install --quiet --disable-pip-version-check "plotly==$GN_PLOTLY" ||
-        die "pip could not install plotly $GN_PLOTLY (is PyPI reachable?); $without"
 }
 
 # ensure_site: Doxygen, and MkDocs Material in GN_SITE_PYTHON: the system's Python if it has both, else that of build/docs-venv, into which they

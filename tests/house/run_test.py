@@ -52,7 +52,7 @@ class Run(unittest.TestCase):
         for row in rows:
             name, kind, probe, why = row.split("|")
             self.assertRegex(name, r"^@?[a-z0-9+.-]+$")
-            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "report", "plot", "plots", "site", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
+            self.assertIn(kind, {"build", "cache", "isal", "blkid", "uring", "daemon", "test", "bench", "plot", "site", "property", "oracle", "fuzz", "link", "lint", "package", "peer", "roots"})
             self.assertRegex(probe, r"^(cmd:|inc:|file:|py:).+|^fuzzer$")
             self.assertTrue(why)
 
