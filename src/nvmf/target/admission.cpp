@@ -9,12 +9,10 @@
 
 namespace gnstor::nvmf {
 
-void Admission::join_as_peer(TargetConnection& connection, OffloadShard& shard, const std::string& peer,
-                             bool windows) {
+void Admission::join_as_peer(TargetConnection& connection, const std::string& peer, bool windows) {
     if (staging_ != nullptr) return;
-    shard_ = &shard;
     counts_windows_ = windows;
-    staging_ = &shard.staging();
+    staging_ = &shard_->staging();
     client_ = "peer " + peer;
     staging_member_ = staging_->join(connection, client_);
 }
@@ -65,10 +63,10 @@ std::uint32_t Admission::next_unplaced() {
     return index;
 }
 
-void Admission::forget_waiting(OffloadShard& shard) {
+void Admission::forget_waiting() {
     if (staging_ != nullptr) staging_->budget.forget_waiting(staging_member_);
     if (places_ != nullptr) places_->budget.forget_waiting(place_member_);
-    shard.request_grants();
+    shard_->request_grants();
 }
 
 std::deque<std::uint32_t> Admission::drop_unstaged() {
@@ -93,7 +91,7 @@ void Admission::leave_staging() {
 void Admission::leave() {
     leave_staging();
     if (SharedBudget* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
-    if (shard_ != nullptr) shard_->request_grants();
+    shard_->request_grants();
 }
 
 }  // namespace gnstor::nvmf

@@ -41,9 +41,11 @@ class Admission {
     /// `entries`: of the connection's command table.
     explicit Admission(std::uint32_t entries) : entries_(entries) {}
 
+    /// Before the queue pair is connected.
+    void attach(OffloadShard& shard) { shard_ = &shard; }
+
     /// Before Connect, when the host is unknown. `windows`: windows take NIC memory, which the budget counts.
-    void join_as_peer(TargetConnection& connection, OffloadShard& shard, const std::string& peer,
-                      bool windows);
+    void join_as_peer(TargetConnection& connection, const std::string& peer, bool windows);
     /// After Connect.
     void join_as_host(TargetConnection& connection, Subsystem& subsystem, const std::string& host_nqn,
                       QueueKind kind);
@@ -86,7 +88,7 @@ class Admission {
     [[nodiscard]] std::uint32_t next_unplaced();
 
     /// Cancels the waiting requests: nothing is granted from now on. The commands stay until drop_*().
-    void forget_waiting(OffloadShard& shard);
+    void forget_waiting();
     [[nodiscard]] std::deque<std::uint32_t> drop_unstaged();
     [[nodiscard]] std::deque<std::uint32_t> drop_unplaced();
 

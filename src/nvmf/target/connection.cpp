@@ -46,6 +46,7 @@ void TargetConnection::serve(Subsystem* subsystem) {
 void TargetConnection::attach(rdma::QpNumber qp, OffloadShard& shard) {
     qp_ = qp;
     shard_ = &shard;
+    admission_.attach(shard);
     data_.attach(qp, shard.pages());
     shard.add(*this);
 }
@@ -335,7 +336,7 @@ void TargetConnection::on_error(rdma::QpNumber) {
 void TargetConnection::begin_drain() {
     if (state_ >= State::kDraining) return;
     state_ = State::kDraining;
-    admission_.forget_waiting(*shard_);
+    admission_.forget_waiting();
     draining_.store(true, std::memory_order_release);  // pairs with the acquire in is_draining()
     owner_.on_draining(*this);
     // The shard polls until the drive holds no command, then announces it. Not done here: this may run inside
@@ -400,7 +401,7 @@ void TargetConnection::take_fabrics(const Capsule& capsule, const MessageBytes& 
     const auto type = nvme::fabrics_type(capsule.command);
     if (type == nvme::FabricsType::kConnect && state_ == State::kAwaitingConnect) {
         state_ = State::kConnecting;
-        admission_.join_as_peer(*this, *shard_, record.peer, nic_.stages_windows(qp_));
+        admission_.join_as_peer(*this, record.peer, nic_.stages_windows(qp_));
         return submit(capsule, bytes, message);  // judge_connect() follows, with the data
     }
     nic_.release(message.qp, message.token);
