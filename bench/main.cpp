@@ -26,7 +26,7 @@ constexpr char kExamples[] =
     "  gnstor bench model --profiles samsung-pm1743 --sizes 4096 --ops read";
 
 std::string value_as_kept(const std::string& option, const std::string& value) {
-    if (option == "--store" || option == "--token-file") return "FOLDER";
+    if (option == "--store" || option == "--token-file" || option == "--tls-ca") return "FOLDER";
     if (option == "--array" && value.starts_with("unix:")) return "unix:SOCKET";
     return option == "--json" ? std::filesystem::path(value).filename().string() : value;
 }

@@ -62,7 +62,7 @@ class PathBench {
     /// The ways that a case of one size and operation is measured, in turn within every repeat.
     struct Ways {
         Case array, plain, fio, fio_sqpoll;
-        Case grid, steps;  ///< of a lone lane
+        Case grid, steps;  ///< of a single lane
     };
 
     void count_steps(std::uint32_t bytes) {
@@ -156,7 +156,7 @@ class PathBench {
                 const RunRequest r = request(bytes, false, i);
                 GN_TRY(measure_beside(ways, r, i));
                 if (!options_.alone) GN_TRY(measure_array(ways.array, r));
-                for (const LoneLane& way : lone_lanes(ways)) GN_TRY(measure_alone(way, r));
+                for (const SingleLane& way : single_lanes(ways)) GN_TRY(measure_alone(way, r));
             }
             keep(std::move(ways));
         }
@@ -178,7 +178,7 @@ class PathBench {
                     return compare_all();
                 };
                 if (!options_.alone) GN_TRY(once([&] { return measure_array(ways.array, r); }));
-                for (const LoneLane& way : lone_lanes(ways))
+                for (const SingleLane& way : single_lanes(ways))
                     GN_TRY(once([&] { return measure_alone(way, r); }));
             }
             keep(std::move(ways));
@@ -205,20 +205,20 @@ class PathBench {
         return {};
     }
 
-    /// How a lone lane is measured: on a channel of its own by the synchronous calls, the same step by step,
-    /// and on a channel that the whole grid might use.
-    struct LoneLane {
+    /// How a single lane is measured: on a channel of its own by the synchronous calls, the same step by
+    /// step, and on a channel that the whole grid might use.
+    struct SingleLane {
         Case* into;
         Sharing sharing;
         bool stepwise;
     };
-    [[nodiscard]] std::vector<LoneLane> lone_lanes(Ways& ways) const {
+    [[nodiscard]] std::vector<SingleLane> single_lanes(Ways& ways) const {
         if (!options_.alone) return {};
         return {{&ways.array, Sharing::kLane, false},
                 {&ways.steps, Sharing::kLane, true},
                 {&ways.grid, Sharing::kGrid, false}};
     }
-    Result<void> measure_alone(const LoneLane& way, const RunRequest& r) {
+    Result<void> measure_alone(const SingleLane& way, const RunRequest& r) {
         announce(*way.into, r);
         LaneShape shape = summary_.shape;
         shape.sharing = way.sharing;

@@ -32,7 +32,7 @@ void print_left_out(const PathOptions& o) {
                         bytes);
 }
 
-/// What an operation of a lone lane consists of.
+/// What an operation of a single lane consists of.
 void print_steps(const std::vector<Case>& cases) {
     for (const Case& c : cases) {
         if (c.repeats.empty()) continue;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Targets of GPU lanes beside the medians of one session of targets.sh, and the steps of a lone lane's operation.
+"""Targets of GPU lanes beside the medians of one session of targets.sh, and the steps of a single lane's operation.
 usage: targets.py LANES FOLDER. Ends with 1 where a raw result is missing. docs/performance.md gets its table of targets from TARGETS, too
 (scripts/render_docs.py)."""
 import json

@@ -80,6 +80,11 @@ if(GN_LTO AND GN_LTO_WORKS)
 endif()
 
 find_package(Threads REQUIRED)
+# In-band authentication (nvmf) and TLS (daemon): refused here, in words, and not by whichever layer comes first.
+find_package(OpenSSL 3 QUIET COMPONENTS Crypto SSL)
+if(NOT OPENSSL_FOUND)
+    message(FATAL_ERROR "gnstor: OpenSSL 3 was not found; install its headers and libraries (Debian, Ubuntu: libssl-dev), or name their folder with -DOPENSSL_ROOT_DIR=")
+endif()
 find_package(fmt REQUIRED)
 
 add_library(gnstor_options INTERFACE)

@@ -17,11 +17,13 @@ namespace gnstor::demo {
 /// An array that other processes serve.
 struct Remote {
     bool wanted = false;
-    std::string array;        ///< of its gnstord: unix:PATH or http://HOST:PORT; empty: one is started
-    std::string token_file;   ///< of http
-    std::string address;      ///< of this process on the udp wire; empty: chosen
-    std::uint32_t nodes = 2;  ///< of one that is started; 0: gnstord has the SSDs
-    pid_t gnstord = 0;        ///< of one that was started
+    std::string
+        array;  ///< of its gnstord: unix:PATH, https://HOST:PORT or http://HOST:PORT; empty: one is started
+    std::string token_file;               ///< of TCP
+    std::string tls_ca, tls_fingerprint;  ///< of https, as RemoteArrayOptions
+    std::string address;                  ///< of this process on the udp wire; empty: chosen
+    std::uint32_t nodes = 2;              ///< of one that is started; 0: gnstord has the SSDs
+    pid_t gnstord = 0;                    ///< of one that was started
     [[nodiscard]] bool own() const { return gnstord != 0; }
 };
 

@@ -49,7 +49,7 @@ class Workspace {
 /// What an array has that the demo starts, and what one that others serve can be told.
 Result<void> check_remote(const Options& options, const CLI::App& app) {
     if (!options.remote.wanted) {
-        for (const char* option : {"--nodes", "--token-file", "--address"})
+        for (const char* option : {"--nodes", "--token-file", "--tls-ca", "--tls-fingerprint", "--address"})
             if (app.count(option) > 0)
                 return error(Errc::kInvalidArgument,
                              "{} applies only to an array of other processes; add --remote", option);
@@ -70,14 +70,45 @@ Result<void> check_remote(const Options& options, const CLI::App& app) {
                              option, options.remote.array);
         return {};
     }
-    if (app.count("--token-file") > 0)
-        return error(Errc::kInvalidArgument,
-                     "--token-file is used only with the address of an array (--remote http://HOST:PORT)");
+    for (const char* option : {"--token-file", "--tls-ca", "--tls-fingerprint"})
+        if (app.count(option) > 0)
+            return error(Errc::kInvalidArgument,
+                         "{} is used only with the address of an array (--remote https://HOST:PORT)", option);
     if (options.remote.nodes > options.ssds ||
         (options.remote.nodes != 0 && options.ssds % options.remote.nodes != 0))
         return error(Errc::kInvalidArgument, "--ssds {} cannot be divided equally among --nodes {}",
                      options.ssds, options.remote.nodes);
     return {};
+}
+
+/// How an array of other processes is named and reached.
+CLI::Option* add_remote_options(CLI::App& app, Remote& remote) {
+    CLI::Option* const wanted =
+        app.add_option(
+               "--remote", remote.array,
+               "use an array of other processes, named by unix:PATH, https://HOST:PORT or "
+               "http://HOST:PORT of its gnstord; without an address, the demo starts such an array and "
+               "stops it at the end")
+            ->expected(0, 1)
+            ->default_str("");
+    app.add_option("--nodes", remote.nodes,
+                   "number of node processes that serve the SSDs of an array that --remote starts; 0: "
+                   "gnstord serves the SSDs")
+        ->check(CLI::Range(0, 16))
+        ->capture_default_str();
+    app.add_option(
+        "--token-file", remote.token_file,
+        "file with gnstord's access token, for --remote https://... or http://...; default: the file "
+        "that GNSTOR_TOKEN_FILE names");
+    app.add_option(
+        "--tls-ca", remote.tls_ca,
+        "file with the CA of gnstord's certificate, for --remote https://...; default: the file that "
+        "GNSTOR_TLS_CA names, else the system's CAs");
+    app.add_option("--tls-fingerprint", remote.tls_fingerprint,
+                   "SHA256:... of gnstord's certificate, for --remote https://...; default: "
+                   "GNSTOR_TLS_FINGERPRINT");
+    app.add_option("--address", remote.address, "this machine's IP address on the udp wire, for --remote");
+    return wanted;
 }
 
 Result<void> check(const Options& options) {
@@ -146,22 +177,7 @@ int main(int argc, char** argv) {
     app.add_flag("--kill", options.kill,
                  "repeatedly kill the process that runs the array (SIGKILL) during its work: the answers "
                  "must be the same");
-    CLI::Option* const remote =
-        app.add_option("--remote", options.remote.array,
-                       "use an array of other processes, named by unix:PATH or http://HOST:PORT of its "
-                       "gnstord; without an address, the demo starts such an array and stops it at the end")
-            ->expected(0, 1)
-            ->default_str("");
-    app.add_option("--nodes", options.remote.nodes,
-                   "number of node processes that serve the SSDs of an array that --remote starts; 0: "
-                   "gnstord serves the SSDs")
-        ->check(CLI::Range(0, 16))
-        ->capture_default_str();
-    app.add_option("--token-file", options.remote.token_file,
-                   "file with gnstord's access token, for --remote http://...; default: the file that "
-                   "GNSTOR_TOKEN_FILE names");
-    app.add_option("--address", options.remote.address,
-                   "this machine's IP address on the udp wire, for --remote");
+    const CLI::Option* const remote = gnstor::demo::add_remote_options(app, options.remote);
     app.footer(
         "Examples:\n"
         "  gnstor_demo --input /usr/include --pattern sizeof\n"
@@ -174,9 +190,13 @@ int main(int argc, char** argv) {
         return app.exit(wrong) == 0 ? 0 : 2;
     }
     options.remote.wanted = remote->count() > 0;
-    if (const char* named = std::getenv("GNSTOR_TOKEN_FILE");
-        named != nullptr && app.count("--token-file") == 0)
-        options.remote.token_file = named;
+    const auto from_environment = [&app](const char* option, const char* variable, std::string& value) {
+        const char* const named = std::getenv(variable);
+        if (named != nullptr && app.count(option) == 0) value = named;
+    };
+    from_environment("--token-file", "GNSTOR_TOKEN_FILE", options.remote.token_file);
+    from_environment("--tls-ca", "GNSTOR_TLS_CA", options.remote.tls_ca);
+    from_environment("--tls-fingerprint", "GNSTOR_TLS_FINGERPRINT", options.remote.tls_fingerprint);
     const auto code = gnstor::demo::start_checked(options, app);
     if (!code.ok()) {
         std::fprintf(stderr, "demo: %s\n", code.error().message.c_str());

@@ -113,9 +113,12 @@ class RemoteSite final : public Site {
 }  // namespace
 
 Result<std::unique_ptr<Site>> make_remote_site(const Options& options) {
-    GN_ASSIGN(std::unique_ptr<RemoteArray> array, RemoteArray::open({.array = options.remote.array,
-                                                                     .token_file = options.remote.token_file,
-                                                                     .address = options.remote.address}));
+    GN_ASSIGN(std::unique_ptr<RemoteArray> array,
+              RemoteArray::open({.array = options.remote.array,
+                                 .token_file = options.remote.token_file,
+                                 .address = options.remote.address,
+                                 .tls_ca = options.remote.tls_ca,
+                                 .tls_fingerprint = options.remote.tls_fingerprint}));
     return std::unique_ptr<Site>(std::make_unique<RemoteSite>(std::move(array), options.remote));
 }
 

@@ -26,7 +26,7 @@ CONFIGURATION = "scripts/site/mkdocs.yml"
 # What the documents are for, in the order in which a reader may want them; a document that is not named here fails the build (omitted_files).
 NAVIGATION = (
     ("Start", ("index.md", "demo.md", "concepts.md")),
-    ("Use", ("device-api.md", "operations.md", "troubleshooting.md")),
+    ("Use", ("device-api.md", "operations.md", "security.md", "troubleshooting.md")),
     ("How it is built", ("design.md", "array.md", "wire.md", "store-format.md")),
     ("Measured", ("performance.md", "paper.md", "runs/README.md")),
     ("Tested", ("testing.md", "reliability.md", "peer.md")),

@@ -6,9 +6,9 @@ A test program prints lines of the form      GN_COUNT <name>=<integer>
 
     {"fast": {"nvme_fields_round_trips": 20000}, "long": {...}, "soak": {...}, "asan": {...}, "tsan": {...}, "fuzz": {"fuzz_capsule": 50000}}
 
-Sections `fast`, `long` and `soak` are checked where tests of that label ran in the cpu preset; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages
-(`peer_short`: what continuous integration runs of that one). `ci` is checked beside `fast` where CI is set: tests that need programs which are left
-out elsewhere.
+Sections `fast`, `long` and `soak` are checked where tests of that label ran in the cpu preset, so a counter's floor in `long` is for both labels
+together; `asan`, `tsan`, `gpu`, `fuzz` and `peer` in their stages (`peer_short`: what continuous integration runs of that one). `ci` is checked
+beside `fast` where CI is set: tests that need programs which are left out elsewhere.
 A counter that has a floor and was not printed fails, as one below its floor does.
 
     floors.py check LOG SECTION... [--folders "A B"]

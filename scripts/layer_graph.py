@@ -7,6 +7,7 @@ Read by the layer rule (tests/house/layers_test.py) and by the choice of stages 
 (./run lint --layers) it draws both, from the bottom up; a layer's sentence is the first one of its CMakeLists.txt, "# LAYER: ...", a room's line
 that of the comment there.
 """
+import os
 import pathlib
 import re
 import sys
@@ -146,5 +147,9 @@ def draw():
 
 
 if __name__ == "__main__":
-    draw()
+    try:
+        draw()
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader wanted no more, as head does; what is buffered goes nowhere
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(0)

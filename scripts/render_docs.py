@@ -16,7 +16,7 @@ and gets one table for each result whose name matches, in order of name (FILE-PA
                              the array beside fio and plain copies in GB/s; of the results after with= only the latter two count
     targets: SESSION ...     what is aimed at (bench/targets.py) beside the medians of sessions of `./run bench targets`, whose results are SESSION-*.json
     work: FILE-PATTERN [NAME=VALUE] ...    what threads did with their time, of all cases or of those with these parameters
-    steps: FILE-PATTERN [NAME=VALUE,...] ...    the steps of a lone lane's operation
+    steps: FILE-PATTERN [NAME=VALUE,...] ...    the steps of a single lane's operation
     ratios: FILE-PATTERN     ways to initiate I/O beside each other
     claims: FILE-PATTERN     a figure of the paper beside what the paper says (paper_claims.py)
     aims: FILE-PATTERN [PATTERN]    the ratios of `bench wire` that something is aimed at, of all cases or those whose name matches

@@ -318,7 +318,7 @@ void PolledQueues::flush() {
     for (Queue& q : queues_) ring(q);
 }
 
-/// Takes what came: like rdma::poll of a lone lane, less the lock that shared pollers need.
+/// Takes what came: like rdma::poll of a single lane, less the lock that shared pollers need.
 void PolledQueues::collect() {
     Memory& m = *memory_;
     const rdma::ReceiveSet set{.queues = m.receives.data(),
@@ -336,7 +336,7 @@ void PolledQueues::collect() {
         std::memcpy(&response, words, sizeof response);
         arrived_.push_back(response);
     };
-    (void)rdma::detail::poll_alone(m.completion_ref, set, m.poll_state.consumer, visit);
+    (void)rdma::detail::poll_single_lane(m.completion_ref, set, m.poll_state.consumer, visit);
 }
 
 std::uint32_t PolledQueues::poll(std::span<Answer> answers) {

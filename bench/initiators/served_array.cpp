@@ -31,8 +31,11 @@ class Served final : public ServedArray {
 
 Result<std::unique_ptr<ServedArray>> open_served_array(const ServedArrayOptions& options) {
     GN_ASSIGN(std::unique_ptr<RemoteArray> array,
-              RemoteArray::open(
-                  {.array = options.array, .token_file = options.token_file, .address = options.address}));
+              RemoteArray::open({.array = options.array,
+                                 .token_file = options.token_file,
+                                 .address = options.address,
+                                 .tls_ca = options.tls_ca,
+                                 .tls_fingerprint = options.tls_fingerprint}));
     return std::unique_ptr<ServedArray>(std::make_unique<Served>(std::move(array)));
 }
 

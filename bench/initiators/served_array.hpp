@@ -12,9 +12,10 @@
 namespace gnstor::bench {
 
 struct ServedArrayOptions {
-    std::string array;       ///< unix:PATH or http://HOST:PORT of its gnstord; empty: none
-    std::string token_file;  ///< of http
+    std::string array;       ///< unix:PATH, https://HOST:PORT or http://HOST:PORT of its gnstord; empty: none
+    std::string token_file;  ///< of TCP
     std::string address;     ///< of this process on the udp wire; empty: chosen
+    std::string tls_ca, tls_fingerprint;  ///< of https, as RemoteArrayOptions
 };
 
 struct HardwareProcess {

@@ -32,11 +32,16 @@ class SoftNic;
 }
 
 struct RemoteArrayOptions {
-    std::string array;            ///< unix:PATH of gnstord's socket, or http://HOST:PORT
-    std::string token_file = {};  ///< for http: the token that gnstord demands (gnstord.token in its folder)
+    std::string array;            ///< unix:PATH of gnstord's socket, https://HOST:PORT or http://HOST:PORT
+    std::string token_file = {};  ///< for TCP: the token that gnstord demands (gnstord.token in its folder)
     /// IP address of this process on the udp wire; setting it selects udp. Empty: if udp is used, the source
     /// address of the route to the SSDs.
     std::string address = {};
+    /// For https: whom to trust. A file (PEM) with the CA of gnstord's certificate, or that certificate; or
+    /// the certificate's fingerprint, SHA256:… as `gnstor status` shows it. Only one of the two; neither: the
+    /// CAs that the system trusts. To no other server anything is sent.
+    std::string tls_ca = {};
+    std::string tls_fingerprint = {};
 };
 
 /// A process of this machine that serves SSDs, and so emulates the hardware.

@@ -13,6 +13,7 @@ libfmt-dev|build|inc:fmt/core.h|text formatting
 libspdlog-dev|build|inc:spdlog/spdlog.h|the log
 nlohmann-json3-dev|build|inc:nlohmann/json.hpp|JSON results and configuration
 libcli11-dev|build|inc:CLI/CLI.hpp|command lines
+libssl-dev|build|inc:openssl/ssl.h|in-band authentication, and TLS of the HTTP interface
 libisal-dev|isal|inc:isa-l.h|fast CRC-32C on the host
 libblkid-dev|blkid|inc:blkid/blkid.h|finds what is on a block device before it is formatted
 liburing-dev|uring|inc:liburing.h|stores without the page cache: writes and reads side by side

@@ -1,4 +1,4 @@
-"""Small tables out of one result or several: chosen cases and columns, targets beside sessions, counts of verdicts, steps of a lone lane."""
+"""Small tables out of one result or several: chosen cases and columns, targets beside sessions, counts of verdicts, steps of a single lane."""
 import fnmatch
 import re
 import statistics
@@ -146,7 +146,7 @@ def aims_table(runs, words):
 
 
 def steps_table(runs, words):
-    """Mean time of each step of an operation of a lone lane (`path --alone`): one column for each chosen case that was taken apart."""
+    """Mean time of each step of an operation of a single lane (`path --alone`): one column for each chosen case that was taken apart."""
     columns = {}
     for name, run in runs.items():
         for case in chosen(run, conditions(words)):

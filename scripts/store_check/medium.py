@@ -16,7 +16,7 @@ class Unit:
         self.end = -(-len(raw.rstrip(b"\0")) // OOB)  # the write pointer
         raw = raw[:self.end * OOB]
         sealed = b"".join(store.sealed_bytes(self.first + i, raw[i * OOB:(i + 1) * OOB]) for i in range(self.end))
-        self.good = [crc == stored for crc, (stored,) in zip(crc32c_many(sealed, OOB), struct.iter_unpack("<60xI", raw))]
+        self.good = [crc == stored for crc, (stored,) in zip(crc32c_many(sealed, len(store.drive_prefix) + OOB), struct.iter_unpack("<60xI", raw))]
         self.serial, self.system, self.leftover = 0, False, set()
         records = {index: store.record(self.first + index) for index, good in enumerate(self.good) if good}
         for index, record in records.items():

@@ -60,12 +60,13 @@ class Store:
         if page[:8] != b"GNSTORE\n":
             raise Unusable(0, "superblock: the magic is not GNSTORE")
         self.version, = struct.unpack_from("<I", page, 8)
-        if self.version != 4:
-            raise Unusable(8, f"superblock: it has format version {self.version}, but this program reads only version 4")
+        if self.version not in (4, 5):
+            raise Unusable(8, f"superblock: it has format version {self.version}, but this program reads only versions 4 and 5")
         if struct.unpack_from("<I", page, PAGE - 4)[0] != crc32c(page[:PAGE - 4]):
             raise Unusable(PAGE - 4, "superblock: its checksum does not match")
         page_bytes, = struct.unpack_from("<I", page, 12)
         self.drive = uuid.UUID(bytes=page[16:32])
+        self.drive_prefix = page[16:32] if self.version >= 5 else b""
         self.units, self.per_unit, oob_bytes, self.metadata_bytes = struct.unpack_from("<4I", page, 32)
         self.metadata_at, self.oob_at, self.data_at, self.store_bytes = struct.unpack_from("<4Q", page, 48)
         self.capacity, self.over_provisioning = struct.unpack_from("<QI", page, 80)
@@ -93,10 +94,9 @@ class Store:
     def record_copy_at(self, page):
         return self.oob_at + (self.data_at - self.oob_at) // 2 + page * OOB
 
-    @staticmethod
-    def sealed_bytes(page, record):
-        """What the checksum of a record is of: the number of its page, and the bytes before the checksum."""
-        return struct.pack("<I", page) + record[:OOB - 4]
+    def sealed_bytes(self, page, record):
+        """What the checksum of a record covers: the drive's UUID (not in version 4), the number of its page, and the bytes before the checksum."""
+        return self.drive_prefix + struct.pack("<I", page) + record[:OOB - 4]
 
     def unite_records(self, first, found):
         """The records of an erase unit: of two copies that differ, those that count. They are remembered for record()."""
@@ -163,7 +163,7 @@ def check_boot(store, found):
         raw = store.map[at:at + 2048]
         generation, = struct.unpack_from("<Q", raw, 8)
         mode, state = raw[48], raw[49]
-        if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(raw[:2044]) and mode in (1, 2) and state in (1, 2, 3) and raw[51] in BACKBONES:
+        if raw[:8] == b"GNBOOT2\n" and generation and struct.unpack_from("<I", raw, 2044)[0] == crc32c(store.drive_prefix + raw[:2044]) and mode in (1, 2) and state in (1, 2, 3) and raw[51] in BACKBONES:
             copies.append((generation, i, uuid.UUID(bytes=raw[16:32]), mode, state, raw[51], *struct.unpack_from("<Q64Q", raw, 56)))
         else:
             # A change is on the medium in one copy before it is begun in the other, so one may be torn.
@@ -189,7 +189,7 @@ def check_metadata(store, boot, found):
         for head in heads:
             generation, length, blob_crc = struct.unpack_from("<QQI", head, 8)
             if (head[:8] == b"GNMETA1\n" and generation and length <= store.metadata_bytes - 128
-                    and struct.unpack_from("<I", head, 60)[0] == crc32c(head[:60])):
+                    and struct.unpack_from("<I", head, 60)[0] == crc32c(store.drive_prefix + head[:60])):
                 whole.append((generation, at, length, blob_crc))
         if whole:
             copies.append(max(whole, key=lambda header: header[0]))

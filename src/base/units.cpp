@@ -181,4 +181,8 @@ std::string format_count(std::uint64_t n) {
     return text;
 }
 
+std::string counted(std::uint64_t n, std::string_view thing) {
+    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
+}
+
 }  // namespace gnstor

@@ -1,10 +1,9 @@
 // uuid.cpp: making, reading and printing UUIDs (RFC 9562, 4 and 5.4).
 #include <gnstor/base/uuid.hpp>
 
-#include <sys/random.h>
+#include "base/random.hpp"
 
-#include <cerrno>
-#include <random>
+#include <span>
 
 namespace gnstor {
 namespace {
@@ -24,17 +23,7 @@ constexpr bool is_dash_position(std::size_t i) {
 
 Uuid Uuid::random() {
     Uuid uuid;
-    std::size_t filled = 0;
-    while (filled < uuid.bytes.size()) {
-        const ssize_t n = getrandom(uuid.bytes.data() + filled, uuid.bytes.size() - filled, 0);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {  // no getrandom in this kernel: the library reads the same source otherwise
-            std::random_device source;
-            for (auto& byte : uuid.bytes) byte = static_cast<std::uint8_t>(source());
-            break;
-        }
-        filled += static_cast<std::size_t>(n);
-    }
+    fill_random(std::as_writable_bytes(std::span(uuid.bytes)));
     uuid.bytes[6] = static_cast<std::uint8_t>((uuid.bytes[6] & 0x0F) | 0x40);  // version 4
     uuid.bytes[8] = static_cast<std::uint8_t>((uuid.bytes[8] & 0x3F) | 0x80);  // variant 10
     return uuid;

@@ -1,4 +1,4 @@
-// array_commands.cpp: gnstor up, status, ssd list, client add, client list.
+// array_commands.cpp: gnstor up, status, ssd list.
 #include "cli/background_process.hpp"
 #include "cli/cli.hpp"
 #include "cli/daemon_process.hpp"
@@ -6,7 +6,10 @@
 #include "cli/nodes_plan.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
+#include "cli/tls_options.hpp"
+#include "embedded/node_key.hpp"
 
+#include <gnstor/base/private_file.hpp>
 #include <gnstor/base/say.hpp>
 #include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
@@ -43,13 +46,15 @@ struct UpOptions {
     std::uint32_t nodes = 0;                     ///< number of node processes; 0: not given
     std::vector<std::string> node_addresses;     ///< of the nodes; empty: chosen
     std::string listen;                          ///< TCP address of gnstord
+    TlsOptions tls;                              ///< of that address
     std::vector<PlannedNode> plan;               ///< the array's nodes: plan_nodes()
     std::shared_ptr<BackgroundProcess> started;  ///< gnstord; null: it ran already
 };
 
 /// Options that count only when gnstord starts; one that runs already keeps those of its own start.
-constexpr std::array kOfTheDaemon = {"--lease-ms",         "--scrub", "--durability", "--direct", "--profile",
-                                     "--quarantine-store", "--listen"};
+constexpr std::array kOfTheDaemon = {
+    "--lease-ms", "--scrub", "--durability", "--direct",   "--profile", "--quarantine-store",
+    "--listen",   "--tls",   "--no-tls",     "--tls-cert", "--tls-key"};
 
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
@@ -94,8 +99,10 @@ std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) 
     std::vector<std::string> addresses;
     for (const PlannedNode& node : o.plan) addresses.push_back(node.address);
     if (!addresses.empty())
-        words.insert(words.end(), {"--nodes", fmt::format("{}", fmt::join(addresses, ","))});
+        words.insert(words.end(), {"--nodes", fmt::format("{}", fmt::join(addresses, ",")), "--node-key",
+                                   (std::filesystem::path(c.directory) / embedded::kNodeKeyFile).string()});
     if (!o.listen.empty()) words.insert(words.end(), {"--listen", o.listen});
+    for (std::string& word : tls_arguments(o.tls)) words.push_back(std::move(word));
     if (o.quarantine) words.emplace_back("--quarantine-store");
     return words;
 }
@@ -143,11 +150,24 @@ Result<json> describe_array(const Context& c, const UpOptions& o, bool started) 
                         "('gnstor down'), then run 'gnstor up' again",
                         fmt::join(o.of_the_daemon, ", ")));
     GN_ASSIGN(const json status, c.control().get("/v1/status"));
-    return json{{"ssds", ssds.size()},
-                {"ssd_capacity_bytes", each},
-                {"notes", notes},
-                {"warnings", status.at("warnings")},
-                {"read_only", status.value("read_only", std::string())}};
+    json about{{"ssds", ssds.size()},
+               {"ssd_capacity_bytes", each},
+               {"notes", notes},
+               {"warnings", status.at("warnings")},
+               {"read_only", status.value("read_only", std::string())}};
+    if (status.contains("tcp")) about["tcp"] = status.at("tcp");
+    return about;
+}
+
+/// The TCP interface in a document of gnstord, and the certificate that clients may pin; empty: none.
+std::string describe_tcp(const json& document) {
+    if (!document.contains("tcp")) return "";
+    const json& tcp = document.at("tcp");
+    if (!tcp.contains("certificate_fingerprint"))
+        return fmt::format("TCP: {}, without TLS\n", tcp.at("url").get<std::string>());
+    return fmt::format("TCP: {}, certificate {} until {}\n", tcp.at("url").get<std::string>(),
+                       tcp.at("certificate_fingerprint").get<std::string>(),
+                       tcp.at("certificate_expires").get<std::string>());
 }
 
 int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
@@ -163,7 +183,7 @@ int show_up(const Context& c, const UpOptions& o, bool started, pid_t pid) {
         fmt::format("gnstord is {}up at {} with {} SSDs of {} in {} (process {})\n",
                     started ? "" : "already ", socket, about->at("ssds").dump(),
                     format_bytes(about->at("ssd_capacity_bytes").get<std::uint64_t>()), c.directory, pid);
-    text += describe(nodes);
+    text += describe_tcp(*about) + describe(nodes);
     if (const std::string why = about->at("read_only").get<std::string>(); !why.empty())
         text += "READ-ONLY: " + why + "\n";
     if (!nodes.empty())
@@ -244,6 +264,16 @@ Result<void> plan_nodes(const Context& c, UpOptions& o) {
                      "the array in {} has {} nodes, not {}; leave --nodes out, or create another array in "
                      "another folder (--dir)",
                      c.directory, o.plan.size(), o.nodes);
+    if (!o.plan.empty() && !o.node_addresses.empty()) {
+        std::vector<std::string> kept;
+        for (const PlannedNode& node : o.plan) kept.push_back(node.address);
+        if (kept != o.node_addresses)
+            return error(
+                Errc::kExists,
+                "the nodes of the array in {} keep their addresses, {}; leave --node-addresses out, or "
+                "create another array in another folder (--dir)",
+                c.directory, fmt::join(kept, ", "));
+    }
     if (o.nodes == 0 || !o.plan.empty()) return {};
     // Checked before nodes make their stores and before the plan is written.
     if (std::uint64_t{o.nodes} * o.ssds > placement::kMaxSlots)
@@ -263,13 +293,34 @@ Result<void> run_nodes(const Context& c, UpOptions& o) {
     return {};
 }
 
+/// One `gnstor up` at a time plans and starts the processes of a folder: two would choose two plans for one
+/// new array and overwrite each other's plan file. Waits for the other one until the deadline (kBusy). Null
+/// where the lock file cannot be created, on a full disk or a read-only file system: the plan cannot be
+/// written there either, and that error is reported.
+Result<std::unique_ptr<LockedFile>> lock_start(const Context& c, const UpOptions& o) {
+    Result<std::unique_ptr<LockedFile>> lock =
+        LockedFile::take(std::filesystem::path(c.directory) / kStartLockFile,
+                         fmt::format("another 'gnstor up' is starting the array in {}; wait until it has "
+                                     "ended, or stop it",
+                                     c.directory),
+                         left(o));
+    if (!lock.ok() && lock.error().code != Errc::kBusy) return std::unique_ptr<LockedFile>();
+    if (lock.ok() && (*lock)->is_folder()) lock->reset();  // gnstord locks the folder itself then
+    return lock;
+}
+
 int up(const Context& c, UpOptions o) {
-    o.until = std::chrono::steady_clock::now() + std::chrono::seconds(o.wait_s);
-    std::error_code failed;
-    std::filesystem::create_directories(c.directory, failed);
-    if (failed)
+    if (!c.array.empty())
         return c.out.fail(
-            error(Errc::kIo, "the folder {} cannot be made: {}", c.directory, failed.message()));
+            error(Errc::kInvalidArgument,
+                  "'gnstor up' starts an array on this machine, but --array or GNSTOR_ARRAY names "
+                  "{}; leave it out, or unset GNSTOR_ARRAY",
+                  c.array));
+    o.until = std::chrono::steady_clock::now() + std::chrono::seconds(o.wait_s);
+    if (const Result<void> made = make_private_folder(c.directory); !made.ok())
+        return c.out.fail(made.error());
+    Result<std::unique_ptr<LockedFile>> starting = lock_start(c, o);
+    if (!starting.ok()) return c.out.fail(starting.error());
     if (const Result<void> planned = plan_nodes(c, o); !planned.ok()) return c.out.fail(planned.error());
     // Also if gnstord runs already: a node that was killed is started again.
     if (const Result<void> running = run_nodes(c, o); !running.ok()) return c.out.fail(running.error());
@@ -291,6 +342,7 @@ int up(const Context& c, UpOptions o) {
         return c.out.fail(error(Errc::kTimedOut, "gnstord did not answer within {} s and was stopped; see {}",
                                 o.wait_s, log_file(c).string()));
     }
+    starting->reset();  // gnstord answers: a second `gnstor up` finds it and waits for the map by itself
     if (const Result<void> serves = wait_until_it_serves(c, o, pid); !serves.ok())
         return c.out.fail(serves.error());
     return show_up(c, o, true, pid);
@@ -327,10 +379,12 @@ int status(const Context& c) {
                             lease.at("volume_name").get<std::string>(),
                             lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
-    text += describe(nodes) + describe(gateways);
+    text += describe_tcp(s) + describe(nodes) + describe(gateways);
     for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     if (const std::string why = s.value("read_only", std::string()); !why.empty())
         text += "READ-ONLY: " + why + "\n";
+    if (const std::string health = s.value("health", std::string("ok")); health != "ok")
+        text += fmt::format("health: {}; 'gnstor health' says what is wrong and what to do\n", health);
     if (!s.at("superseded").get<std::string>().empty())
         text += "warning: " + s.at("superseded").get<std::string>() + "\n";
     c.out.text(text);
@@ -361,27 +415,6 @@ int list_ssds(const Context& c) {
     return kOk;
 }
 
-int add_client(const Context& c, const std::string& name) {
-    Result<json> answer = c.control().post("/v1/clients", {{"name", name}});
-    if (!answer.ok()) return c.out.fail(answer.error());
-    c.out.document(*answer);
-    c.out.text(fmt::format("client '{}' has id {} and host NQN {}\n", name, answer->at("id").dump(),
-                           answer->at("host_nqn").get<std::string>()));
-    return kOk;
-}
-
-int list_clients(const Context& c) {
-    Result<json> answer = c.control().get("/v1/clients");
-    if (!answer.ok()) return c.out.fail(answer.error());
-    c.out.document(*answer);
-    std::vector<std::vector<std::string>> rows;
-    for (const json& client : answer->at("clients"))
-        rows.push_back({client.at("id").dump(), client.at("name").get<std::string>(),
-                        client.at("host_nqn").get<std::string>()});
-    c.out.text(table({"ID", "NAME", "HOST NQN"}, rows, {true, false, false}));
-    return kOk;
-}
-
 }  // namespace
 
 void add_array_commands(CLI::App& app, Context& context) {
@@ -409,8 +442,11 @@ void add_array_commands(CLI::App& app, Context& context) {
         ->add_option("--node-addresses", o->node_addresses,
                      "ADDR[:PORT] of each node, separated by commas; default: free loopback addresses")
         ->delimiter(',');
-    start->add_option("--listen", o->listen,
-                      "HOST:PORT on which gnstord serves TCP too; requests over TCP need its token");
+    CLI::Option* const listen = start->add_option("--listen", o->listen,
+                                                  "HOST:PORT on which gnstord serves TCP too, with TLS "
+                                                  "unless it is a loopback address; requests over TCP "
+                                                  "need its token");
+    add_tls_options(*start, o->tls, listen, "--");
     start->add_option("--wait", o->wait_s, "seconds to wait until the array is ready")
         ->check(CLI::Range(1, 3600))
         ->capture_default_str();
@@ -436,17 +472,6 @@ void add_array_commands(CLI::App& app, Context& context) {
     ssd->require_subcommand(1);
     ssd->add_subcommand("list", "list all SSDs")->callback([&context] {
         context.action = [&context] { return list_ssds(context); };
-    });
-
-    CLI::App* client = app.add_subcommand("client", "clients of the array");
-    client->require_subcommand(1);
-    auto name = std::make_shared<std::string>();
-    CLI::App* add = client->add_subcommand("add", "register a client name and show its id");
-    add->add_option("NAME", *name, "name of the client: 1 to 63 characters of [A-Za-z0-9._-]")->required();
-    add->callback(
-        [&context, name] { context.action = [&context, name] { return add_client(context, *name); }; });
-    client->add_subcommand("list", "list all clients")->callback([&context] {
-        context.action = [&context] { return list_clients(context); };
     });
 }
 

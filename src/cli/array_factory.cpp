@@ -4,14 +4,17 @@
 
 #include <gnstor/embedded_array.hpp>
 
+#include <gnstor/base/log.hpp>
 #include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/uuid.hpp>
 
+#include "cli/host_file.hpp"
 #include "cli/object_store.hpp"
 #include "daemon/decisions/in_process.hpp"
 #include "daemon/records/sqlite_store.hpp"
 #include "embedded/node.hpp"
 #include "embedded/node_array.hpp"
+#include "embedded/node_key.hpp"
 #include "gateway/serve.hpp"
 
 #include <algorithm>
@@ -83,6 +86,10 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
         gateway::ServeOptions options;
         options.port = made->port_ = port;
         made->read_only_ = volume.read_only;
+        if (!volume.hosts.empty()) {
+            options.target.hosts = made->hosts_ = std::make_shared<nvmf::HostList>();
+            GN_ASSIGN(made->watch_, HostFileWatch::start(volume.hosts, made->hosts_));
+        }
         GN_ASSIGN(made->served_, gateway::serve(*nic, {&what, 1}, options));
         return std::unique_ptr<ServedNode>(std::move(made));
     }
@@ -100,6 +107,8 @@ class UdpGateway final : public ServedNode, public daemon::GatewayInspector {
     UdpGateway() = default;
     std::string port_;
     bool read_only_ = false;
+    std::shared_ptr<nvmf::HostList> hosts_;  // null: any host
+    std::unique_ptr<HostFileWatch> watch_;
     std::unique_ptr<RemoteArray> array_;
     std::unique_ptr<client::Client> client_;
     std::unique_ptr<gateway::ServedVolumes> served_;
@@ -115,6 +124,9 @@ daemon::GatewayInfo UdpGateway::inspect_gateway() {
     info.capacity_bytes = gateway.volume().geometry.capacity_blocks * nvme::kBlockBytes;
     info.read_only = read_only_;
     info.writable = gateway.writable();
+    info.any_host = hosts_ == nullptr;
+    info.hosts_listed = hosts_ == nullptr ? 0 : hosts_->size();
+    info.hosts_trouble = watch_ == nullptr ? "" : watch_->trouble();
     // Counters of the volume's subsystem, plus those of the port: connections that reached no subsystem.
     nvmf::SubsystemCounters fabric{};
     for (const std::string& name : {info.subsystem_nqn, port_}) {
@@ -236,6 +248,17 @@ Result<std::unique_ptr<ServedArray>> make_array_of_nodes(const ArrayOptions& opt
         GN_ASSIGN(embedded::NodeAddress where, embedded::parse_node_address(node));
         nodes.nodes.push_back(std::move(where));
     }
+    if (!options.node_keys.empty()) {
+        GN_ASSIGN(const embedded::NodeKeys keys, embedded::NodeKeys::read(options.node_keys));
+        GN_TRY(keys.check_names_only(nodes.nodes));
+        nodes.node_key = [keys](const std::string& address) -> Result<embedded::NodeKeys::Key> {
+            if (const embedded::NodeKeys::Key key = keys.of(address)) return key;
+            return error(Errc::kInvalidArgument,
+                         "no key file was given for the node at {}; copy node.key from its folder to this "
+                         "machine and give --node-key {}=FILE",
+                         address, address);
+        };
+    }
     nodes.address = options.address;
     nodes.known = options.directory / "nodes.json";
     nodes.lease_ms = options.lease_ms;
@@ -265,11 +288,12 @@ Result<std::unique_ptr<ServedArray>> make_array(const ArrayOptions& options,
 Result<std::unique_ptr<ServedNode>> make_node(const ArrayOptions& options, const std::string& address,
                                               const std::string& port) {
     GN_ASSIGN(const EmbeddedArrayOptions embedded, embedded_options(options));
-    GN_ASSIGN(
-        std::unique_ptr<embedded::Node> node,
-        embedded::Node::open(
-            embedded,
-            {.address = address, .port = port, .shm = options.shm_socket, .shm_mode = options.shm_mode}));
+    embedded::UdpListen listen{
+        .address = address, .port = port, .shm = options.shm_socket, .shm_mode = options.shm_mode};
+    if (!options.key_file.empty()) {
+        GN_ASSIGN(listen.hosts, embedded::hosts_of_node(options.key_file));
+    }
+    GN_ASSIGN(std::unique_ptr<embedded::Node> node, embedded::Node::open(embedded, listen));
     return std::unique_ptr<ServedNode>(std::make_unique<UdpServedNode>(std::move(node)));
 }
 
@@ -279,10 +303,10 @@ Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions& array
 }
 
 Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions& options,
-                                                              std::string& wire) {
+                                                              const std::string& owner, std::string& wire) {
     GN_ASSIGN(std::unique_ptr<RemoteArray> array, RemoteArray::open(options));
     wire = array->wire();
-    return RemoteObjectStore::open(std::move(array));
+    return RemoteObjectStore::open(std::move(array), owner);
 }
 
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create) {

@@ -37,6 +37,12 @@ struct ArrayOptions {
     /// Nodes (ADDR[:PORT] on the udp wire) whose SSDs form the array; if there are any, this process opens no
     /// SSDs.
     std::vector<std::string> nodes;
+    /// Files with the keys of those nodes, FILE or ADDRESS=FILE (embedded/node_key.hpp); empty: the
+    /// nodes do not authenticate hosts.
+    std::vector<std::string> node_keys;
+    /// make_node(): the file with this node's key, created if it does not exist; empty: the node lets any
+    /// host in.
+    std::filesystem::path key_file;
     std::string address;             ///< IP address of this process on the udp wire; empty: chosen
     std::uint32_t wait_ms = 10'000;  ///< how long to wait for nodes that do not answer at the start
 };
@@ -79,6 +85,7 @@ struct GatewayVolume {
     bool read_only = false;
     bool serves_older = false;     ///< gateway::GatewayOptions::serves_older
     std::filesystem::path record;  ///< gateway::GatewayOptions::record
+    std::filesystem::path hosts;   ///< file that lists the hosts that may use it (host_file.hpp); empty: any
 };
 
 /// A gateway (src/gateway): serves one volume of a remote array as an ordinary NVMe namespace, at `port` of
@@ -122,9 +129,13 @@ class ObjectStore {
 /// `create`: makes a store if there is none (put); otherwise a missing store is kNotFound (get, cat, ls, rm).
 Result<std::unique_ptr<ObjectStore>> open_object_store(const ArrayOptions& options, bool create);
 
-/// The objects of an array that other processes serve. `wire`: set to a description of the wire in use, for
-/// display.
+/// The client that owns the objects of an array, for all who administer it. Not the default of `gnstor --as`,
+/// so that a volume that a user made is never taken for an interrupted object.
+inline constexpr char kObjectsClient[] = "gnstor-objects";
+
+/// The objects of an array that other processes serve, of the client `owner`. `wire`: set to a description of
+/// the wire in use, for display.
 Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions& options,
-                                                              std::string& wire);
+                                                              const std::string& owner, std::string& wire);
 
 }  // namespace gnstor::cli

@@ -86,6 +86,9 @@ Result<void> name_array(const Context& context, std::vector<std::string>& words)
     words.insert(words.end(), {"--array", context.array});
     if (context.array.starts_with("http"))
         words.insert(words.end(), {"--token-file", context.token_path().string()});
+    if (!context.tls.ca_file.empty()) words.insert(words.end(), {"--tls-ca", context.tls.ca_file.string()});
+    if (!context.tls.fingerprint.empty())
+        words.insert(words.end(), {"--tls-fingerprint", context.tls.fingerprint});
     return {};
 }
 

@@ -4,6 +4,7 @@
 #include "cli/process.hpp"
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/build_name.hpp"
+#include "daemon/http/tls_certificate.hpp"
 
 #include <csignal>
 #include <cstdlib>
@@ -15,6 +16,38 @@ std::string default_directory() {
     if (const char* named = std::getenv("GNSTOR_DIR"); named != nullptr && *named != 0) return named;
     const char* home = std::getenv("HOME");
     return std::string(home == nullptr ? "." : home) + "/.gnstor";
+}
+
+/// How to reach gnstord elsewhere.
+void add_connection_options(CLI::App& app, Context& context) {
+    app.add_option("--array", context.array,
+                   "address of gnstord: unix:PATH of its socket, https://HOST:PORT or http://HOST:PORT; "
+                   "default: --socket")
+        ->envname("GNSTOR_ARRAY")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                const auto good = daemon::parse_array_address(text);
+                return good.ok() ? std::string() : good.error().message;
+            },
+            "ADDRESS"));
+    app.add_option("--token-file", context.token_file,
+                   "file with the token that gnstord requires over TCP; default: gnstord.token in the folder")
+        ->envname("GNSTOR_TOKEN_FILE");
+    app.add_option("--tls-ca", context.tls.ca_file,
+                   "for https://: file (PEM) with the CA of gnstord's certificate, or with that certificate; "
+                   "default: the CAs that the system trusts")
+        ->envname("GNSTOR_TLS_CA");
+    app.add_option(
+           "--tls-fingerprint", context.tls.fingerprint,
+           "for https://: SHA256:... of gnstord's certificate, as 'gnstor status' shows it; trusts this "
+           "certificate and no other")
+        ->envname("GNSTOR_TLS_FINGERPRINT")
+        ->check(CLI::Validator(
+            [](const std::string& text) {
+                const auto good = daemon::parse_fingerprint(text);
+                return good.ok() ? std::string() : good.error().message;
+            },
+            "SHA256:HEX"));
 }
 
 }  // namespace
@@ -35,18 +68,7 @@ int main(int argc, char** argv) {
         app.add_option("--dir", context.directory, "folder of the array (environment: GNSTOR_DIR)")
             ->capture_default_str();
     app.add_option("--socket", context.socket, "Unix socket of gnstord; default: gnstord.sock in the folder");
-    app.add_option("--array", context.array,
-                   "address of gnstord: unix:PATH of its socket, or http://HOST:PORT; default: --socket")
-        ->envname("GNSTOR_ARRAY")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-                const auto good = gnstor::daemon::parse_array_address(text);
-                return good.ok() ? std::string() : good.error().message;
-            },
-            "ADDRESS"));
-    app.add_option("--token-file", context.token_file,
-                   "file with the token that gnstord requires over TCP; default: gnstord.token in the folder")
-        ->envname("GNSTOR_TOKEN_FILE");
+    add_connection_options(app, context);
     app.add_option("--output", output, "table for people, json for programs")
         ->check(CLI::IsMember({"table", "json"}))
         ->capture_default_str();
@@ -54,12 +76,15 @@ int main(int argc, char** argv) {
         ->envname("GNSTOR_CLIENT")
         ->capture_default_str();
     add_array_commands(app, context);
+    add_health_commands(app, context);
+    add_client_commands(app, context);
     add_ssd_commands(app, context);
     add_volume_commands(app, context);
     add_object_commands(app, context);
     add_bench_command(app, context);
     add_doctor_command(app, context);
     add_node_command(app, context);
+    add_gateway_command(app, context);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

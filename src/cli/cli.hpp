@@ -3,7 +3,10 @@
 
 #include "cli/array_factory.hpp"
 #include "cli/output.hpp"
+#include "daemon/http/array_address.hpp"
 #include "daemon/http/http_client.hpp"
+
+#include <gnstor/remote_array.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -17,28 +20,35 @@ struct Context {
     std::string directory;         ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
     bool directory_given = false;  ///< --dir was given on the command line
     std::string socket;            ///< --socket; default gnstord.sock in the folder
-    std::string array;       ///< --array, $GNSTOR_ARRAY: unix:PATH or http://HOST:PORT; empty: the socket
+    std::string
+        array;  ///< --array, $GNSTOR_ARRAY: unix:PATH, https:// or http://HOST:PORT; empty: the socket
     std::string token_file;  ///< --token-file, $GNSTOR_TOKEN_FILE; default gnstord.token in the folder
+    daemon::TlsWords tls;    ///< --tls-ca, $GNSTOR_TLS_CA; --tls-fingerprint, $GNSTOR_TLS_FINGERPRINT
     daemon::HttpClientOptions server;  ///< how to reach gnstord; set by resolve() from the options above
     std::string as = "gnstor";         ///< --as: name of the client that the command acts for
     Output out;
     std::function<int()> action;
 
-    /// Sets `server` from the options; reads the token file if --array is http://….
+    /// Sets `server` from the options; reads the token file if --array is https://… or http://….
     Result<void> resolve();
     [[nodiscard]] std::filesystem::path socket_path() const;
     [[nodiscard]] std::filesystem::path token_path() const;
+    /// The same array for programs that also reach its SSDs; without an address on the wire.
+    [[nodiscard]] RemoteArrayOptions remote_array() const;
     [[nodiscard]] daemon::HttpControlPlane control(
         std::chrono::milliseconds deadline = std::chrono::milliseconds(30'000)) const;
 };
 
-void add_array_commands(CLI::App& app, Context& context);   ///< up, down, status, ssd, client
+void add_array_commands(CLI::App& app, Context& context);   ///< up, down, status, ssd
+void add_client_commands(CLI::App& app, Context& context);  ///< client ...
 void add_ssd_commands(CLI::App& app, Context& context);     ///< ssd format, info, check, recover, reset-term
 void add_volume_commands(CLI::App& app, Context& context);  ///< volume ...
 void add_object_commands(CLI::App& app, Context& context);  ///< put, get, cat, ls, rm
 void add_bench_command(CLI::App& app, Context& context);    ///< bench
 void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
+void add_gateway_command(CLI::App& app, Context& context);  ///< gateway host ...
+void add_health_commands(CLI::App& app, Context& context);  ///< health, df
 
 void add_down_command(CLI::App& app, Context& context);    ///< down
 void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover

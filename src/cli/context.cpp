@@ -20,8 +20,17 @@ std::filesystem::path Context::token_path() const {
 Result<void> Context::resolve() {
     server.socket = socket_path();
     if (array.empty()) return {};
-    GN_ASSIGN(server, daemon::client_options(array, token_path()));
+    GN_ASSIGN(server, daemon::client_options(array, token_path(), tls));
     return {};
+}
+
+RemoteArrayOptions Context::remote_array() const {
+    RemoteArrayOptions options;
+    options.array = array.empty() ? "unix:" + socket_path().string() : array;
+    options.token_file = token_path().string();
+    options.tls_ca = tls.ca_file.string();
+    options.tls_fingerprint = tls.fingerprint;
+    return options;
 }
 
 daemon::HttpControlPlane Context::control(std::chrono::milliseconds deadline) const {

@@ -108,6 +108,16 @@ Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const
     return lock(fd, taken);
 }
 
+Result<std::unique_ptr<LockedFile>> LockedFile::take(const fs::path& file, const std::string& taken,
+                                                     std::chrono::milliseconds deadline) {
+    Result<std::unique_ptr<LockedFile>> held = error(Errc::kBusy, "{}", taken);
+    (void)wait_until(deadline, [&] {
+        held = take(file, taken);
+        return held.ok() || held.error().code != Errc::kBusy;
+    });
+    return held;
+}
+
 Result<std::unique_ptr<LockedFile>> LockedFile::take_folder(const fs::path& folder,
                                                             const std::string& taken) {
     const int fd = open_folder(folder);

@@ -34,7 +34,11 @@ class LockedFile {
     /// kBusy with message `taken` if another process holds it.
     static Result<std::unique_ptr<LockedFile>> take(const std::filesystem::path& file,
                                                     const std::string& taken);
-    /// The same for a folder, which must exist.
+    /// The same, but waits for the other process until the deadline. Blocks.
+    static Result<std::unique_ptr<LockedFile>> take(const std::filesystem::path& file,
+                                                    const std::string& taken,
+                                                    std::chrono::milliseconds deadline);
+    /// As the first take(), for a folder, which must exist.
     static Result<std::unique_ptr<LockedFile>> take_folder(const std::filesystem::path& folder,
                                                            const std::string& taken);
     [[nodiscard]] bool is_folder() const;
@@ -62,5 +66,6 @@ struct RemovedAtEnd {
 
 inline constexpr char kPidFile[] = "gnstord.pid";
 inline constexpr char kLockFile[] = "gnstord.lock";
+inline constexpr char kStartLockFile[] = "up.lock";  ///< held by `gnstor up` while it starts processes
 
 }  // namespace gnstor::cli

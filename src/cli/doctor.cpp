@@ -267,10 +267,10 @@ DoctorFinding check_versions(const DoctorFacts& f) {
         if (!s.is_store)
             return {"versions", Verdict::kProblem, fmt::format("{} is not the store of an SSD", s.path),
                     "put the original store back; 'gnstor ssd check' shows what can still be read of it"};
-        if (s.format_version != f.store_format)
+        if (s.format_version < f.oldest_store_format || s.format_version > f.store_format)
             return {"versions", Verdict::kProblem,
-                    fmt::format("{} has format {}; this program knows {}", s.path, s.format_version,
-                                f.store_format),
+                    fmt::format("{} has format {}; this program knows {} to {}", s.path, s.format_version,
+                                f.oldest_store_format, f.store_format),
                     s.format_version > f.store_format ? "use the newer program that wrote it"
                                                       : "use the program that wrote it to copy its data out"};
     }
@@ -288,10 +288,10 @@ DoctorFinding check_versions(const DoctorFacts& f) {
             return {"versions", Verdict::kUnknown, fmt::format("{} does not report its version", part.what),
                     "it may run an older program: restart it with this program"};
     return {"versions", Verdict::kGood,
-            fmt::format("program {}, {}{}, {} of format {}", f.program_version,
+            fmt::format("program {}, {}{}, {} (formats {} to {} are known)", f.program_version,
                         f.daemon_version ? "the daemon the same" : "no daemon runs",
                         f.parts.empty() ? "" : fmt::format(", {} nodes or gateways too", f.parts.size()),
-                        counted(f.stores.size(), "store"), f.store_format),
+                        counted(f.stores.size(), "store"), f.oldest_store_format, f.store_format),
             ""};
 }
 

@@ -72,7 +72,8 @@ struct DoctorFacts {
     std::string daemon_trouble;                 ///< why a running gnstord does not answer; empty: it does
     std::string daemon_read_only;               ///< why gnstord is read-only; empty: it is not, or none runs
     std::vector<PartFacts> parts;               ///< nodes and gateways that run
-    std::uint32_t store_format = 0;             ///< format version that this program reads and writes
+    std::uint32_t oldest_store_format = 0;      ///< oldest format version of a store that this program uses
+    std::uint32_t store_format = 0;             ///< newest one, that of new stores
     std::string directory;                      ///< folder of the array
     std::vector<StoreFile> stores;              ///< in that folder
     std::optional<std::uint64_t> free_bytes;    ///< free on its file system for this user

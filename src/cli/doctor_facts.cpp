@@ -244,6 +244,7 @@ DoctorFacts read_facts(const DoctorSources& s, const std::vector<std::string>& a
     f.gpu_driver = gpu_driver(s.root);
     f.nvcc = s.find_nvcc();
     f.store_format = ssd::kStoreFormatVersion;
+    f.oldest_store_format = ssd::kOldestStoreFormatVersion;
     f.directory = directory.string();
     f.stores = stores_in(directory);
     f.free_bytes = s.free_bytes(directory, f.free_trouble);

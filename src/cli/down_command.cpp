@@ -6,6 +6,8 @@
 #include "cli/process.hpp"
 #include "cli/store_closing.hpp"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <csignal>
 
@@ -45,7 +47,18 @@ Result<void> check_that_nothing_waits(const Context& c, const std::string& now) 
     return {};
 }
 
+/// kPermission: there is a socket that this user may not open, so that whether gnstord runs cannot be told.
+Result<void> check_may_ask(const Context& c) {
+    if (::access(c.socket_path().c_str(), W_OK) == 0 || errno != EACCES) return {};
+    return error(
+        Errc::kPermission,
+        "whether gnstord runs cannot be told: its socket {} belongs to another user; stop the array as "
+        "that user or as root",
+        c.socket_path().string());
+}
+
 int down(const Context& c, std::uint32_t wait_s) {
+    if (const Result<void> may = check_may_ask(c); !may.ok()) return c.out.fail(may.error());
     const std::optional<pid_t> pid = whom_to_stop(c);
     const std::string where = c.socket.empty() ? c.directory : c.socket_path().string();
     if (!pid) {

@@ -5,13 +5,16 @@
 #include "cli/daemon_process.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
+#include "cli/tls_options.hpp"
 #include "daemon/http/api.hpp"
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/build_name.hpp"
 #include "daemon/http/http_server.hpp"
 #include "daemon/http/token_file.hpp"
 #include "daemon/records/sqlite_store.hpp"
+#include "embedded/node_key.hpp"
 
+#include <gnstor/base/private_file.hpp>
 #include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
 #include <gnstor/remote_array.hpp>
@@ -32,6 +35,7 @@ struct DaemonOptions {
     daemon::HttpServerOptions http;                ///< of the Unix socket
     std::optional<daemon::HttpServerOptions> tcp;  ///< of TCP, if requested
     std::filesystem::path token_file;              ///< token of the TCP interface
+    TlsOptions tls;                                ///< of the TCP interface
     std::string capacity = "1GiB";
     bool quarantine = false;
 };
@@ -47,15 +51,21 @@ Result<std::unique_ptr<daemon::HttpServer>> serve_tcp(daemon::Api& api, const Da
     if (!options.tcp) return std::unique_ptr<daemon::HttpServer>();
     daemon::HttpServerOptions tcp = *options.tcp;
     GN_ASSIGN(tcp.token, daemon::read_or_make_token(options.token_file));
-    return daemon::HttpServer::start(api, tcp);
+    GN_TRY(protect(tcp, options.tls, options.array.directory, "gnstord"));
+    GN_ASSIGN(std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, tcp));
+    daemon::TcpInterface about{url_of(tcp, server->port()), "", ""};
+    if (tcp.tls) about = {about.url, tcp.tls->fingerprint(), tcp.tls->expires()};
+    api.tell_tcp(about, tcp.token);
+    if (const std::string warning = tls_warning(tcp); !warning.empty())
+        say(stderr, "gnstord: WARNING: {}\n", warning);
+    say(stderr, "gnstord: serving {} on {}, with the token in {}{}\n", options.array.directory.string(),
+        about.url, options.token_file.string(),
+        tcp.tls ? " and the certificate " + about.fingerprint : std::string());
+    return server;
 }
 
 Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
-    std::error_code failure;
-    std::filesystem::create_directories(options.array.directory, failure);
-    if (failure)
-        return error(Errc::kIo, "the folder {} cannot be made: {}", options.array.directory.string(),
-                     failure.message());
+    GN_TRY(make_private_folder(options.array.directory));
     // One gnstord for each folder: locked from before anything in it is opened until everything is closed.
     GN_ASSIGN(const std::unique_ptr<LockedFile> lock,
               LockedFile::take(options.array.directory / kLockFile,
@@ -87,9 +97,6 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     for (const std::string& warning : array->inspector().inspect().warnings)
         say(stderr, "gnstord: {}\n", warning);
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
-    if (tcp)
-        say(stderr, "gnstord: serving {} on http://{}:{}, with the token in {}\n",
-            options.array.directory.string(), options.tcp->host, tcp->port(), options.token_file.string());
     // Started last: once the socket answers, everything else runs and is in the log.
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
     say(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
@@ -99,6 +106,84 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     say(stderr, "gnstord: stopping\n");
     if (tcp) tcp->stop();
     server->stop();
+    return {};
+}
+
+/// Options as they are given, before complete().
+struct CommandLine {
+    std::string directory, socket, listen, token_file, socket_mode = "0600";
+};
+
+void add_options(CLI::App& app, DaemonOptions& options, CommandLine& given) {
+    app.add_option("--dir", given.directory, "folder of the SSDs' stores and the records")->required();
+    app.add_option("--ssds", options.array.ssds, "number of emulated SSDs")
+        ->check(CLI::Range(1, 64))
+        ->capture_default_str();
+    app.add_option("--capacity", options.capacity, "capacity of each SSD, as 512MiB or 4G")
+        ->capture_default_str();
+    app.add_option("--nodes", options.array.nodes,
+                   "ADDR[:PORT] of the nodes ('gnstor node') whose SSDs form the array; gnstord itself then "
+                   "opens no SSD")
+        ->delimiter(',');
+    app.add_option("--node-key", options.array.node_keys,
+                   "FILE or ADDRESS=FILE with the key of the nodes, or of one node (the node's --key-file); "
+                   "default: node.key in the folder, if there is one");
+    app.add_option(
+        "--address", options.array.address,
+        "IP address of this daemon on the udp wire; default: the source address of the route to the nodes");
+    app.add_option("--lease-ms", options.array.lease_ms,
+                   "milliseconds that a write lease of a volume lasts unless it is renewed")
+        ->check(CLI::Range(100, 86'400'000))
+        ->capture_default_str();
+    add_ssd_options(app, options.array);
+    app.add_option("--socket", given.socket, "Unix socket to serve on; default: gnstord.sock in the folder");
+    app.add_option("--socket-mode", given.socket_mode,
+                   "mode of the socket: 0600 for its user only, 0660 for its group too")
+        ->check(CLI::IsMember({"0600", "0660"}))
+        ->capture_default_str();
+    CLI::Option* const listen = app.add_option(
+        "--listen", given.listen,
+        "HOST:PORT on which to serve TCP too, with TLS unless it is a loopback address; requests "
+        "over TCP need the token");
+    add_tls_options(app, options.tls, listen, "--");
+    app.add_option("--token-file", given.token_file,
+                   "file with the token for --listen; created if it does not exist; default: gnstord.token "
+                   "in the folder");
+    app.add_flag("--quarantine-store", options.quarantine,
+                 "rename a damaged record store and rebuild its records from the SSDs");
+}
+
+/// Options that follow from others. kInvalidArgument: one that cannot be read.
+Result<void> complete(DaemonOptions& options, const CommandLine& given) {
+    options.array.directory = given.directory;
+    std::error_code failed;
+    if (const auto key = options.array.directory / embedded::kNodeKeyFile;
+        options.array.node_keys.empty() && std::filesystem::exists(key, failed))
+        options.array.node_keys.push_back(key.string());
+    options.http.socket =
+        given.socket.empty() ? options.array.directory / "gnstord.sock" : std::filesystem::path(given.socket);
+    const Result<std::uint64_t> capacity = parse_bytes(options.capacity);
+    if (!capacity.ok()) return error(Errc::kInvalidArgument, "--capacity: {}", capacity.error().message);
+    options.array.ssd_capacity_bytes = *capacity;
+    options.http.socket_mode = given.socket_mode == "0660" ? 0660 : 0600;
+    options.array.shm_mode = options.http.socket_mode;
+    options.array.shm_socket = shm_socket_beside(options.http.socket);
+    if (options.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
+        say(stderr,
+            "gnstord: {} is too long for the path of a Unix socket: programs cannot reach the SSDs over the "
+            "shm wire; choose a shorter path with --socket\n",
+            options.array.shm_socket.string());
+        options.array.shm_socket.clear();
+    }
+    options.token_file = given.token_file.empty() ? options.array.directory / "gnstord.token"
+                                                  : std::filesystem::path(given.token_file);
+    if (!given.listen.empty()) {
+        const Result<daemon::ArrayAddress> where = daemon::parse_host_port(given.listen, true);
+        if (!where.ok()) return error(Errc::kInvalidArgument, "--listen: {}", where.error().message);
+        options.tcp.emplace();
+        options.tcp->host = where->host;
+        options.tcp->port = where->port;
+    }
     return {};
 }
 
@@ -112,70 +197,18 @@ int main(int argc, char** argv) {
     ::signal(SIGXFSZ, SIG_IGN);
     const cli::Starter starter = cli::Starter::from_environment();
     cli::DaemonOptions options;
-    std::string directory, socket, listen, token_file, socket_mode = "0600";
+    cli::CommandLine given;
     CLI::App app("gnstord: the daemon of a GNStor array");
     app.set_version_flag("--version", "gnstord " + std::string(daemon::build_name()),
                          "print the version of this program");
-    app.add_option("--dir", directory, "folder of the SSDs' stores and the records")->required();
-    app.add_option("--ssds", options.array.ssds, "number of emulated SSDs")
-        ->check(CLI::Range(1, 64))
-        ->capture_default_str();
-    app.add_option("--capacity", options.capacity, "capacity of each SSD, as 512MiB or 4G")
-        ->capture_default_str();
-    app.add_option("--nodes", options.array.nodes,
-                   "ADDR[:PORT] of the nodes ('gnstor node') whose SSDs form the array; gnstord itself then "
-                   "opens no SSD")
-        ->delimiter(',');
-    app.add_option(
-        "--address", options.array.address,
-        "IP address of this daemon on the udp wire; default: the source address of the route to the nodes");
-    app.add_option("--lease-ms", options.array.lease_ms,
-                   "milliseconds that a write lease of a volume lasts unless it is renewed")
-        ->check(CLI::Range(100, 86'400'000))
-        ->capture_default_str();
-    cli::add_ssd_options(app, options.array);
-    app.add_option("--socket", socket, "Unix socket to serve on; default: gnstord.sock in the folder");
-    app.add_option("--socket-mode", socket_mode,
-                   "mode of the socket: 0600 for its user only, 0660 for its group too")
-        ->check(CLI::IsMember({"0600", "0660"}))
-        ->capture_default_str();
-    app.add_option("--listen", listen,
-                   "HOST:PORT on which to serve TCP too; requests over TCP need the token");
-    app.add_option("--token-file", token_file,
-                   "file with the token for --listen; created if it does not exist; default: gnstord.token "
-                   "in the folder");
-    app.add_flag("--quarantine-store", options.quarantine,
-                 "rename a damaged record store and rebuild its records from the SSDs");
+    cli::add_options(app, options, given);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {
         return app.exit(e) == 0 ? 0 : 2;
     }
-    options.array.directory = directory;
-    options.http.socket =
-        socket.empty() ? options.array.directory / "gnstord.sock" : std::filesystem::path(socket);
-    const Result<std::uint64_t> capacity = parse_bytes(options.capacity);
-    if (!capacity.ok()) return say(stderr, "gnstord: --capacity: {}\n", capacity.error().message), 2;
-    options.array.ssd_capacity_bytes = *capacity;
-    options.http.socket_mode = socket_mode == "0660" ? 0660 : 0600;
-    options.array.shm_mode = options.http.socket_mode;
-    options.array.shm_socket = shm_socket_beside(options.http.socket);
-    if (options.array.shm_socket.native().size() >= sizeof sockaddr_un{}.sun_path) {
-        say(stderr,
-            "gnstord: {} is too long for the path of a Unix socket: programs cannot reach the SSDs over the "
-            "shm wire; choose a shorter path with --socket\n",
-            options.array.shm_socket.string());
-        options.array.shm_socket.clear();
-    }
-    options.token_file =
-        token_file.empty() ? options.array.directory / "gnstord.token" : std::filesystem::path(token_file);
-    if (!listen.empty()) {
-        const Result<daemon::ArrayAddress> where = daemon::parse_host_port(listen, true);
-        if (!where.ok()) return say(stderr, "gnstord: --listen: {}\n", where.error().message), 2;
-        options.tcp.emplace();
-        options.tcp->host = where->host;
-        options.tcp->port = where->port;
-    }
+    if (const Result<void> good = cli::complete(options, given); !good.ok())
+        return say(stderr, "gnstord: {}\n", good.error().message), 2;
     // Blocked before any thread is started, so that only sigwait() receives them.
     sigset_t signals;
     sigemptyset(&signals);

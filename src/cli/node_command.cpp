@@ -2,10 +2,12 @@
 // and machines over the udp wire.
 #include "cli/background_process.hpp"
 #include "cli/cli.hpp"
+#include "cli/host_file.hpp"
 #include "cli/node_process.hpp"
 #include "cli/ssd_options.hpp"
 #include "daemon/http/array_address.hpp"
 #include "embedded/node_array.hpp"
+#include "embedded/node_key.hpp"
 
 #include <gnstor/base/say.hpp>
 #include <gnstor/base/units.hpp>
@@ -20,6 +22,9 @@ struct NodeWords {
     NodeOptions node;
     std::string listen, capacity = "1GiB";
     std::string http, token_file;  ///< address and token of a gateway's metrics
+    std::string key_file;
+    bool no_authentication = false;
+    bool any_host = false;
 };
 
 int node(const Context& c, NodeWords& o) {
@@ -33,15 +38,18 @@ int node(const Context& c, NodeWords& o) {
     o.node.address = where->address;
     o.node.port = where->port;
     o.node.gateway.as = c.as;
-    o.node.from.array = c.array.empty() ? "unix:" + c.socket_path().string() : c.array;
-    o.node.from.token_file = c.token_path().string();
+    o.node.from = c.remote_array();
     o.node.from.address = where->address;
     // --dir is the array's folder, which its own daemon may use: a gateway keeps its files in a subfolder.
     if (!o.node.gateway.name.empty()) {
         const Result<void> named = daemon::check_name("volume", o.node.gateway.name);
         if (!named.ok()) return c.out.fail(named.error());
     }
-    if (!o.node.gateway.name.empty()) o.node.array.directory /= "gateway-" + o.node.gateway.name;
+    if (!o.node.gateway.name.empty()) o.node.array.directory /= kGatewayFolderPrefix + o.node.gateway.name;
+    if (o.node.gateway.name.empty() && !o.no_authentication)
+        o.node.array.key_file = o.key_file.empty()
+                                    ? std::filesystem::path(c.directory) / embedded::kNodeKeyFile
+                                    : std::filesystem::path(o.key_file);
     // A gateway has no shm socket: its NIC connects to the array, and hosts reach it only by packets.
     if (o.node.gateway.name.empty()) {
         o.node.array.shm_socket = std::filesystem::absolute(c.directory) / kNodeShmSocket;
@@ -53,6 +61,7 @@ int node(const Context& c, NodeWords& o) {
             o.node.array.shm_socket.clear();
         }
     }
+    if (!o.any_host) o.node.gateway.hosts = o.node.array.directory / kHostsFile;
     o.node.gateway.record = o.node.array.directory / "loss.record";
     o.node.token_file =
         o.token_file.empty() ? o.node.array.directory / "gateway.token" : std::filesystem::path(o.token_file);
@@ -97,15 +106,35 @@ void add_node_command(CLI::App& app, Context& context) {
                    "return its older version and log it, instead of a media error")
         ->needs(gateway);
     command
-        ->add_option(
-            "--http", o->http,
-            "with --gateway: HOST:PORT on which to serve /metrics over TCP too; requests need the token")
+        ->add_flag(
+            "--allow-any-host", o->any_host,
+            "with --gateway: let in any host, under any name and without a key; without it, only those "
+            "of 'gnstor gateway host add', which have to authenticate (Linux 6.12, not Debian's 6.1)")
         ->needs(gateway);
+    CLI::Option* const http =
+        command
+            ->add_option(
+                "--http", o->http,
+                "with --gateway: HOST:PORT on which to serve /metrics over TCP too, with TLS unless it "
+                "is a loopback address; requests need the token")
+            ->needs(gateway);
+    add_tls_options(*command, o->node.tls, http, "--http-");
     command
         ->add_option("--http-token-file", o->token_file,
                      "file with the token for --http; created if it does not exist; default: gateway.token "
                      "in gateway-VOLUME of the folder")
         ->needs(gateway);
+    CLI::Option* const key =
+        command->add_option("--key-file", o->key_file,
+                            "file with the node's key, from which the keys of all its hosts follow; created "
+                            "if it does not exist; gnstord needs a copy (--node-key); default: node.key in "
+                            "the folder");
+    command
+        ->add_flag(
+            "--no-authentication", o->no_authentication,
+            "let any host in under any name: every process that reaches UDP port 4791 can then read and "
+            "write all volumes")
+        ->excludes(key);
     command->add_option("--ssds", o->node.array.ssds, "how many SSDs a new node gets")
         ->check(CLI::Range(1, 64))
         ->capture_default_str();

@@ -1,12 +1,16 @@
 #include "cli/node_process.hpp"
 
 #include "cli/daemon_process.hpp"
+#include "cli/output.hpp"
 #include "cli/process.hpp"
 #include "daemon/http/build_name.hpp"
 #include "daemon/http/gateway_api.hpp"
+#include "daemon/http/ip_address.hpp"
 #include "daemon/http/token_file.hpp"
 
+#include <gnstor/base/private_file.hpp>
 #include <gnstor/base/say.hpp>
+#include <gnstor/base/shell_word.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <nlohmann/json.hpp>
@@ -44,6 +48,7 @@ json describe(const NodeOptions& o, const ServedNode& node) {
                 {"port", o.port},
                 {"wire", "udp"},
                 {"packet_bytes", node.packet_bytes()},
+                {"key_file", o.array.key_file.string()},
                 {"shm", node.serves_shm() ? o.array.shm_socket.string() : ""},
                 {"ssds", ssds}};
 }
@@ -56,16 +61,42 @@ void print(const json& about) {
         about.at("ssds").size(), about.contains("gateway") ? "volume" : "SSDs",
         about.at("address").get<std::string>(), about.at("port").get<std::string>(),
         about.at("packet_bytes").dump());
+    if (const auto key = about.at("key_file").get<std::string>(); !key.empty())
+        say(stdout, "gnstor node: hosts must authenticate; gnstord needs a copy of {} (--node-key)\n", key);
+    else if (!about.contains("gateway"))
+        say(stderr,
+            "gnstor node: WARNING: no host authenticates (--no-authentication): every process that reaches "
+            "this address can read and write all volumes\n");
     if (about.contains("http") && about.at("http").contains("listen"))
-        say(stdout, "gnstor node: metrics at http://{}/metrics, with the token in {}\n",
-            about.at("http").at("listen").get<std::string>(),
-            about.at("http").at("token_file").get<std::string>());
+        say(stdout, "gnstor node: metrics at {}/metrics, with the token in {}{}\n",
+            about.at("http").at("url").get<std::string>(),
+            about.at("http").at("token_file").get<std::string>(),
+            about.at("http").contains("certificate_fingerprint")
+                ? " and the certificate " + about.at("http").at("certificate_fingerprint").get<std::string>()
+                : std::string());
+}
+
+/// Who may use a gateway.
+void print_hosts(const NodeOptions& o, const daemon::GatewayInfo& gateway) {
+    if (gateway.any_host)
+        say(stderr,
+            "gnstor node: WARNING: any host that reaches this address may use the volume without a key "
+            "(--allow-any-host)\n");
+    else if (gateway.hosts_listed == 0)
+        say(stdout,
+            "gnstor node: no host may use it yet; 'gnstor gateway host add {} HOST-NQN --dir {}' lets one "
+            "in\n",
+            o.gateway.name, shell_word(o.array.directory.parent_path().string()));
+    else
+        say(stdout, "gnstor node: {} may use it, with their keys in {}\n",
+            counted(gateway.hosts_listed, "host"), o.gateway.hosts.string());
 }
 
 /// A gateway's HTTP interface; it serves while this object lives.
 struct GatewayHttp {
     std::unique_ptr<daemon::GatewayApi> api;
     std::unique_ptr<daemon::HttpServer> socket, tcp;
+    std::string url, fingerprint;  ///< of tcp
 };
 
 Result<GatewayHttp> serve_http(const NodeOptions& o, ServedNode& node) {
@@ -88,14 +119,21 @@ Result<GatewayHttp> serve_http(const NodeOptions& o, ServedNode& node) {
     daemon::HttpServerOptions tcp = *o.tcp;
     tcp.program = unix_socket.program;
     GN_ASSIGN(tcp.token, daemon::read_or_make_token(o.token_file));
+    GN_TRY(protect(tcp, o.tls, o.array.directory, "gateway"));
     GN_ASSIGN(http.tcp, daemon::HttpServer::start(*http.api, tcp));
+    http.url = url_of(tcp, http.tcp->port());
+    if (tcp.tls) http.fingerprint = tcp.tls->fingerprint();
+    if (const std::string warning = tls_warning(tcp); !warning.empty())
+        say(stderr, "gnstor node: WARNING: {}\n", warning);
     return http;
 }
 
 json describe(const NodeOptions& o, const GatewayHttp& http) {
     json about = json::object();
     if (http.socket) about["socket"] = (o.array.directory / kGatewaySocket).string();
-    if (http.tcp) about["listen"] = fmt::format("{}:{}", o.tcp->host, http.tcp->port());
+    if (http.tcp) about["listen"] = daemon::host_port(o.tcp->host, http.tcp->port());
+    if (http.tcp) about["url"] = http.url;
+    if (!http.fingerprint.empty()) about["certificate_fingerprint"] = http.fingerprint;
     if (http.tcp) about["token_file"] = o.token_file.string();
     return about;
 }
@@ -121,11 +159,7 @@ Result<void> run_node(const NodeOptions& o) {
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    std::error_code failure;
-    fs::create_directories(o.array.directory, failure);
-    if (failure)
-        return error(Errc::kIo, "the folder {} cannot be made: {}", o.array.directory.string(),
-                     failure.message());
+    GN_TRY(make_private_folder(o.array.directory));
     GN_ASSIGN(
         const std::unique_ptr<LockedFile> lock,
         LockedFile::take(o.array.directory / kNodeLockFile,
@@ -145,6 +179,7 @@ Result<void> run_node(const NodeOptions& o) {
     }
     GN_TRY(write_over(about_file.path, about.dump(2) + "\n"));
     print(about);
+    if (node->gateway() != nullptr) print_hosts(o, node->gateway()->inspect_gateway());
     int signal = 0;
     ::sigwait(&signals, &signal);
     say(stdout, "gnstor node: stopping\n");

@@ -5,6 +5,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "cli/array_factory.hpp"
+#include "cli/tls_options.hpp"
 #include "daemon/http/http_server.hpp"
 
 #include <nlohmann/json_fwd.hpp>
@@ -19,7 +20,9 @@ namespace gnstor::cli {
 
 inline constexpr char kNodeLockFile[] = "node.lock";
 inline constexpr char kNodePidFile[] = "node.pid";
-inline constexpr char kNodeFile[] = "node.json";          ///< exists while the node serves, and after a kill
+inline constexpr char kNodeFile[] = "node.json";  ///< exists while the node serves, and after a kill
+/// Begins the name of a gateway's folder; the name of its volume follows.
+inline constexpr char kGatewayFolderPrefix[] = "gateway-";
 inline constexpr char kGatewaySocket[] = "gateway.sock";  ///< Unix socket of a gateway's HTTP interface
 
 struct NodeOptions {
@@ -31,6 +34,7 @@ struct NodeOptions {
     /// for it.
     std::optional<daemon::HttpServerOptions> tcp;
     std::filesystem::path token_file;
+    TlsOptions tls;  ///< of that address
 };
 
 /// Serves until SIGTERM or SIGINT. Blocks these signals first: call it while the process has one thread.

@@ -1,6 +1,7 @@
 #include "cli/node_states.hpp"
 
 #include "cli/node_process.hpp"
+#include "cli/output.hpp"
 #include "daemon/http/http_client.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -35,6 +36,11 @@ std::string glance(const json& says) {
                     bytes("bytes_to_host"), bytes("bytes_from_host"));
     if (!says.at("writable").get<bool>() && !says.at("read_only").get<bool>())
         text += "; its write lease is LOST";
+    // A gateway of an earlier version says nothing of hosts, and lets any in.
+    const json hosts = says.value("hosts", json::object());
+    text += hosts.value("any", true) ? std::string("; ANY host may connect, without a key")
+                                     : "; " + counted(hosts.value("listed", 0ull), "host") + " may connect";
+    if (!hosts.value("trouble", "").empty()) text += "; its hosts.json is BAD, an earlier list is in force";
     if (says.at("loss").at("flushes_fail").get<bool>()) text += "; answered writes may be LOST, flushes fail";
     return text;
 }
@@ -46,7 +52,7 @@ std::vector<GatewayProcess> gateway_processes(const fs::path& directory) {
     std::error_code failed;
     for (auto it = fs::directory_iterator(directory, failed); !failed && it != fs::directory_iterator();
          it.increment(failed)) {
-        if (it->path().filename().string().rfind("gateway-", 0) != 0) continue;
+        if (it->path().filename().string().rfind(kGatewayFolderPrefix, 0) != 0) continue;
         const std::optional<pid_t> pid = node_of(it->path());
         if (!pid) continue;
         const std::optional<json> about = read_node_file(it->path(), *pid);

@@ -10,6 +10,7 @@
 #include "daemon/records/records.hpp"
 #include "daemon/records/sqlite_store.hpp"
 #include "embedded/node_array.hpp"
+#include "embedded/node_key.hpp"
 
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
@@ -85,7 +86,9 @@ std::vector<std::string> node_arguments(const fs::path& folder, const PlannedNod
                                    "--capacity",
                                    std::to_string(ssd.ssd_capacity_bytes),
                                    "--engine-threads",
-                                   std::to_string(threads)};
+                                   std::to_string(threads),
+                                   "--key-file",
+                                   (folder.parent_path() / embedded::kNodeKeyFile).string()};
     for (std::string& word : ssd_arguments(ssd)) words.push_back(std::move(word));
     return words;
 }
@@ -227,6 +230,8 @@ Result<std::vector<NodeState>> start_nodes(const fs::path& directory, const std:
     const auto until = Clock::now() + deadline;
     std::vector<NodeState> states = node_states(directory, plan);
     const bool is_new = is_new_array(directory, plan);
+    // One key for all nodes of this folder, which gnstord uses too.
+    GN_TRY(embedded::read_or_make_node_key(directory / embedded::kNodeKeyFile));
     Result<void> good;
     for (NodeState& state : states) {
         if (state.pid) continue;

@@ -3,6 +3,7 @@
 #include "cli/cli.hpp"
 #include "cli/source_file.hpp"
 #include "cli/target_file.hpp"
+#include "daemon/http/client_token.hpp"
 
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/say.hpp>
@@ -27,9 +28,11 @@ struct ObjectOptions {
 
 /// Files and folders of the array, which `get` and `cat` must not overwrite.
 ArrayPlaces places(const Context& c, const ObjectOptions& o) {
-    if (!o.store.empty()) return {.folders = {o.store}, .files = {c.token_path()}};
-    return {.folders = {c.directory, c.socket_path().parent_path()},
-            .files = {c.token_path(), c.socket_path()}};
+    std::vector<std::filesystem::path> files{c.token_path()};
+    if (!c.tls.ca_file.empty()) files.push_back(c.tls.ca_file);
+    if (!o.store.empty()) return {.folders = {o.store}, .files = files};
+    files.push_back(c.socket_path());
+    return {.folders = {c.directory, c.socket_path().parent_path()}, .files = files};
 }
 
 /// Prints which wire the command uses; not with --output json.
@@ -37,14 +40,17 @@ void say_wire(const Context& c, const std::string& wire) {
     if (!c.out.json) say(stderr, "wire: {}\n", wire);
 }
 
+/// The token of one client acts as that client alone, so its objects are that client's own.
+std::string owner_of_objects(const Context& c) {
+    return daemon::read_client_token(c.server.token) ? c.as : kObjectsClient;
+}
+
 Result<std::unique_ptr<ObjectStore>> open(const Context& c, const ObjectOptions& o, bool create) {
     if (o.store.empty()) {
-        RemoteArrayOptions remote;
-        remote.array = c.array.empty() ? "unix:" + c.socket_path().string() : c.array;
-        remote.token_file = c.token_path().string();
+        RemoteArrayOptions remote = c.remote_array();
         remote.address = o.address;
         std::string wire;
-        auto store = open_remote_object_store(remote, wire);
+        auto store = open_remote_object_store(remote, owner_of_objects(c), wire);
         if (store.ok()) say_wire(c, wire);
         return store;
     }

@@ -18,10 +18,6 @@ namespace {
 
 constexpr std::size_t kStepBytes = 4u << 20;
 constexpr std::uint32_t kReplicas = 2;
-/// Not the default of `gnstor --as`, so that a volume that a user made is never taken for an interrupted
-/// object.
-constexpr char kClientName[] = "gnstor-objects";
-
 std::uint64_t whole_blocks(std::uint64_t bytes) {
     return std::max<std::uint64_t>(1, (bytes + nvme::kBlockBytes - 1) / nvme::kBlockBytes) *
            nvme::kBlockBytes;
@@ -34,24 +30,14 @@ Error in_objects_words(Error error_of_volume, const std::string& name) {
                  "there is no object '{}' in the store; 'gnstor ls' with the same --store lists them", name);
 }
 
-bool is_object(const nvme::VolumeRecord& record) {
-    return std::string_view(record.owner_name) == kClientName;
-}
-
 /// The volume was opened for writing once, and its lease has ended since.
 bool is_over(const nvme::VolumeRecord& record) {
     return record.writer == 0 && record.epoch != record.birth_epoch;
 }
 
-/// One block for an empty object, at least two for any other: see is_whole().
-std::uint64_t capacity_for(std::uint64_t bytes) {
-    return bytes == 0 ? nvme::kBlockBytes
-                      : std::max<std::uint64_t>(whole_blocks(bytes), 2 * nvme::kBlockBytes);
-}
-
-client::ClientOptions options_of_client() {
+client::ClientOptions options_of_client(const std::string& name) {
     client::ClientOptions options;
-    options.name = kClientName;
+    options.name = name;
     options.channels = 1;
     return options;
 }
@@ -65,6 +51,11 @@ std::size_t read_step(std::istream& from, std::span<std::byte> to) {
 }
 
 }  // namespace
+
+std::uint64_t capacity_for(std::uint64_t bytes) {
+    return bytes == 0 ? nvme::kBlockBytes
+                      : std::max<std::uint64_t>(whole_blocks(bytes), 2 * nvme::kBlockBytes);
+}
 
 bool is_whole(const nvme::VolumeRecord& record) {
     const bool has_length =
@@ -80,7 +71,7 @@ Result<std::unique_ptr<ObjectStore>> EmbeddedObjectStore::open(const EmbeddedArr
     if (!opened.ok() && opened.error().code != Errc::kBusy && folder) folder->forget_stores(options.ssds);
     GN_ASSIGN(std::unique_ptr<EmbeddedArray> array, std::move(opened));
     for (const std::string& warning : array->daemon().start_report().warnings) log_warn("{}", warning);
-    Result<std::unique_ptr<client::Client>> connected = array->connect(options_of_client());
+    Result<std::unique_ptr<client::Client>> connected = array->connect(options_of_client(kObjectsClient));
     if (!connected.ok() && folder) folder->forget_stores(options.ssds);
     GN_ASSIGN(std::unique_ptr<client::Client> client, std::move(connected));
     return std::unique_ptr<ObjectStore>(
@@ -119,8 +110,9 @@ std::string EmbeddedObjectStore::where() const {
     return "in " + array_->options().directory.string();
 }
 
-Result<std::unique_ptr<ObjectStore>> RemoteObjectStore::open(std::unique_ptr<RemoteArray> array) {
-    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client()));
+Result<std::unique_ptr<ObjectStore>> RemoteObjectStore::open(std::unique_ptr<RemoteArray> array,
+                                                             const std::string& owner) {
+    GN_ASSIGN(std::unique_ptr<client::Client> client, array->connect(options_of_client(owner)));
     return std::unique_ptr<ObjectStore>(new RemoteObjectStore(std::move(array), std::move(client)));
 }
 
@@ -204,6 +196,7 @@ Result<void> VolumeObjectStore::put(const std::string& name, std::istream& from,
         name, where(), format_bytes(room));
     // A volume's size is fixed when it is created: input of unknown length is read to its end first.
     if (bytes == ~0ull) {
+        GN_TRY(refuse_taken(name));  // before the input is read: it may be long
         GN_ASSIGN(const std::unique_ptr<Spool> spool, Spool::read(from, spool_folder(), room, full));
         return put_sized(name, spool->stream(), spool->bytes(), full, progress);
     }
@@ -307,6 +300,11 @@ Result<ObjectGot> VolumeObjectStore::get(const std::string& name, std::ostream& 
             "object again to have all its replicas",
             name, errors);
     return got;
+}
+
+/// Other clients' volumes may have names that objects might have, too.
+bool VolumeObjectStore::is_object(const nvme::VolumeRecord& record) const {
+    return client().identity().name == std::string_view(record.owner_name);
 }
 
 Result<std::vector<ObjectInfo>> VolumeObjectStore::list() {

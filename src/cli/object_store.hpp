@@ -60,6 +60,8 @@ class VolumeObjectStore : public ObjectStore {
     /// kState if no object can be made because an SSD is missing. `what`: as above.
     [[nodiscard]] virtual Result<void> refuse_missing(const std::string&) const { return {}; }
     virtual void put_is_done() {}
+    /// Whether a volume is an object of this store: whether this store's client owns it.
+    [[nodiscard]] bool is_object(const nvme::VolumeRecord& record) const;
     /// nullopt if there is no volume of that name.
     [[nodiscard]] Result<std::optional<nvme::VolumeRecord>> find(const std::string& name) const;
 
@@ -110,7 +112,9 @@ class EmbeddedObjectStore final : public VolumeObjectStore {
 
 class RemoteObjectStore final : public VolumeObjectStore {
   public:
-    static Result<std::unique_ptr<ObjectStore>> open(std::unique_ptr<RemoteArray> array);
+    /// `owner`: name of the client that owns the objects.
+    static Result<std::unique_ptr<ObjectStore>> open(std::unique_ptr<RemoteArray> array,
+                                                     const std::string& owner);
 
   private:
     RemoteObjectStore(std::unique_ptr<RemoteArray> array, std::unique_ptr<client::Client> client)
@@ -126,6 +130,8 @@ class RemoteObjectStore final : public VolumeObjectStore {
     std::unique_ptr<client::Client> client_;
 };
 
+/// Bytes of the volume of an object: one block for an empty object, at least two for any other (is_whole).
+[[nodiscard]] std::uint64_t capacity_for(std::uint64_t bytes);
 /// Whether the put that made this volume finished.
 [[nodiscard]] bool is_whole(const nvme::VolumeRecord& record);
 

@@ -22,10 +22,6 @@ void write_out(const std::string& text) {
 
 }  // namespace
 
-std::string counted(std::uint64_t n, const char* thing) {
-    return fmt::format("{} {}{}", n, thing, n == 1 ? "" : "s");
-}
-
 std::string table(const std::vector<std::string>& heading, const std::vector<std::vector<std::string>>& rows,
                   const std::vector<bool>& right) {
     std::vector<std::size_t> width(heading.size());

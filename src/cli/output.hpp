@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
+#include <gnstor/base/units.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -20,9 +21,6 @@ inline constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 [[nodiscard]] std::string table(const std::vector<std::string>& heading,
                                 const std::vector<std::vector<std::string>>& rows,
                                 const std::vector<bool>& right);
-
-/// "1 store", "2 stores".
-[[nodiscard]] std::string counted(std::uint64_t n, const char* thing);
 
 class Output {
   public:

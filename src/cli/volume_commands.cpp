@@ -85,13 +85,24 @@ Result<int> show(const Context& c, const VolumeOptions& o) {
     return kOk;
 }
 
+/// With a client's token, only clients that are there are found: it may register none but its own.
+Result<nvme::ClientId> reader_named(daemon::HttpControlPlane& control, const std::string& name) {
+    const Result<client::ClientIdentity> registered = control.register_client(name);
+    if (registered.ok()) return registered->id;
+    if (registered.error().code != Errc::kPermission) return registered.error();
+    GN_ASSIGN(const json answer, control.get("/v1/clients"));
+    for (const json& client : answer.at("clients"))
+        if (client.at("name") == name && !client.value("removed", false))
+            return client.at("id").get<nvme::ClientId>();
+    return registered.error();
+}
+
 Result<int> share(const Context& c, const VolumeOptions& o) {
     auto control = c.control();
     GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
     nvme::ClientId reader = 0;
     if (!o.with.empty()) {
-        GN_ASSIGN(const client::ClientIdentity other, control.register_client(o.with));
-        reader = other.id;
+        GN_ASSIGN(reader, reader_named(control, o.with));
     }
     GN_TRY(control.share_volume(me.id, o.name, reader));
     GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 
 namespace gnstor::client {
@@ -42,13 +43,15 @@ Result<void> check(const ClientOptions& o) {
     return simt::check_lanes(o.lanes);
 }
 
-/// Reopens several sessions: if one SSD of a node timed out, the node's other SSDs fail at once with the same
-/// error.
+/// Reopens several sessions, with the keys that gnstord gives now: they may have been rotated. If one SSD of
+/// a node timed out, the node's other SSDs fail at once with the same error.
 class Reopening {
   public:
+    explicit Reopening(ControlPlane& control, nvme::ClientId client) : control_(control), client_(client) {}
     Result<void> operator()(SsdSession& session) {
         const auto silent = silent_.find(session.ssd().nic_address);
         if (silent != silent_.end()) return silent->second;
+        GN_TRY(give_keys(session));
         auto opened = session.reopen();
         if (!opened.ok() && opened.error().code == Errc::kTimedOut)
             silent_.emplace(session.ssd().nic_address, opened.error());
@@ -56,7 +59,22 @@ class Reopening {
     }
 
   private:
-    std::map<std::string, Error> silent_;  ///< by address
+    /// Without gnstord the session keeps the keys that it has: they are good unless they were rotated.
+    Result<void> give_keys(SsdSession& session) {
+        if (!keys_) {
+            Result<std::vector<SsdKeys>> now = control_.ssd_keys(client_);
+            if (!now.ok() && now.error().code == Errc::kPermission) return std::move(now).error();
+            keys_ = now.ok() ? std::move(now).value() : std::vector<SsdKeys>{};
+        }
+        for (const SsdKeys& keys : *keys_)
+            if (keys.slot == session.ssd().slot) return session.set_keys(keys);
+        return {};
+    }
+
+    ControlPlane& control_;
+    const nvme::ClientId client_;
+    std::optional<std::vector<SsdKeys>> keys_;  ///< asked for once
+    std::map<std::string, Error> silent_;       ///< by address
 };
 
 }  // namespace
@@ -107,16 +125,18 @@ Result<void> Client::Impl::open_sessions() {
         sessions.push_back(std::make_unique<SsdSession>(nic, ssd, identity, host_id, options.keep_alive_ms,
                                                         options.channels + 1));
     }
-    Reopening reopen;
+    Reopening reopen(control, identity.id);
     for (const auto& session : sessions)
         if (const auto opened = reopen(*session); !opened.ok()) GN_TRY(do_without(*session, opened.error()));
     return {};
 }
 
 Result<void> Client::Impl::do_without(const SsdSession& session, const Error& why) {
-    // Only errors of an unreachable SSD; one that refuses this client fails the call.
+    // Errors of an unreachable SSD. One that refuses, or that does not prove itself, counts as unreachable,
+    // too: a stranger at its address keeps nobody from the replicas. If all refuse this client, the call
+    // fails below.
     if (why.code != Errc::kTimedOut && why.code != Errc::kIo && why.code != Errc::kNotFound &&
-        why.code != Errc::kState)
+        why.code != Errc::kState && why.code != Errc::kPermission && why.code != Errc::kBusy)
         return why;
     if (note_lost(session))
         log_warn(
@@ -333,7 +353,7 @@ void Client::Impl::settle_host_channel() {
 
 Result<void> Client::reclaim() {
     Impl::Reclaimed reclaimed;
-    Reopening reopen;
+    Reopening reopen(impl_->control, impl_->identity.id);
     std::uint64_t reopened = 0;
     for (const auto& session : impl_->sessions) {
         if (session->alive()) continue;

@@ -67,6 +67,15 @@ Result<nvme::Completion> SsdSession::tell_floor(nvme::VolumeId volume, nvme::Epo
     return host->admin(nvme::encode_floor(volume, epoch, floor), {}, nvmf::Direction::kNone);
 }
 
+Result<void> SsdSession::set_keys(const SsdKeys& keys) {
+    GN_ASSIGN(nvmf::HostAuthentication parsed,
+              nvmf::parse_host_authentication(keys.host_key, keys.controller_key));
+    // A node that shares memory is found by its socket, whose listener the operating system names.
+    parsed.required = !nic_.wants_shared_memory();
+    options_.authentication = std::make_shared<const nvmf::HostAuthentication>(std::move(parsed));
+    return {};
+}
+
 Result<void> SsdSession::reopen() {
     {
         const std::lock_guard lock(mutex_);
@@ -90,7 +99,17 @@ Result<void> SsdSession::connect_queue(gnor::Channel& channel, std::uint16_t que
     GN_ASSIGN(const nvme::Completion answer,
               channel.execute_from_host(ssd_.slot, queue.command(0), std::as_bytes(std::span(&data, 1)),
                                         kConnectTimeoutMs));
-    return queue.check(answer);
+    GN_TRY(queue.check(answer));
+    const nvmf::AuthCommands commands{
+        .send =
+            [&](const nvme::Command& command, std::span<const std::byte> message) {
+                return channel.execute_from_host(ssd_.slot, command, message, kConnectTimeoutMs);
+            },
+        .receive =
+            [&](const nvme::Command& command, std::span<std::byte> buffer) {
+                return channel.execute_from_host(ssd_.slot, command, {}, kConnectTimeoutMs, buffer);
+            }};
+    return host->authenticate_queue(queue, answer, commands);
 }
 
 }  // namespace gnstor::client

@@ -46,11 +46,13 @@ class SsdSession {
     /// Creates a new association: the first one, or after the old one was lost. All I/O queues must then be
     /// reset and reconnected, even those that look intact: the SSD is closing its side of the old ones.
     Result<void> reopen();
+    /// The keys for the next reopen(). kInvalidArgument: they are malformed.
+    Result<void> set_keys(const SsdKeys& keys);
 
   private:
     rdma::Nic& nic_;
     const SsdAddress ssd_;
-    const nvmf::HostOptions options_;
+    nvmf::HostOptions options_;  ///< but for the keys, constant
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
 
     mutable std::mutex mutex_;                    ///< guards host_

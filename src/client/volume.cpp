@@ -2,6 +2,8 @@
 // lanes.
 #include <gnstor/base/log.hpp>
 
+#include <fmt/core.h>
+
 #include "client/client_impl.hpp"
 #include "client/opening_floor.hpp"
 
@@ -9,9 +11,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <mutex>
 #include <optional>
+#include <string>
 
 namespace gnstor::client {
 namespace {
@@ -29,6 +33,18 @@ Errc code_of(nvme::Status status) {
     if (status == nvme::Status::kCapacityExceeded) return Errc::kNoSpace;
     if (status == nvme::Status::kTimedOut || status == nvme::Status::kNotSent) return Errc::kTimedOut;
     return nvme::may_retry(status) ? Errc::kBusy : Errc::kIo;
+}
+
+/// For messages: the SSDs that the channel has no connection to.
+std::string broken_slots(gnor::Channel& channel) {
+    const auto usage = channel.usage();
+    std::string slots;
+    for (std::uint64_t left = usage.ok() ? usage->queues_broken : 0; left != 0; left &= left - 1)
+        slots += fmt::format("{}{}", slots.empty() ? "" : ", ", std::countr_zero(left));
+    return slots.empty()
+               ? ""
+               : fmt::format("; there is no connection to the SSD of slot {} ('gnstor ssd list' shows why)",
+                             slots);
 }
 
 }  // namespace
@@ -366,9 +382,10 @@ Result<void> Volume::Impl::transfer_blocks(const VolumeRef& volume, std::uint64_
         std::uint64_t where = block;
         if (auto first = channel.first_error(); first.ok() && first->has_value()) where = (*first)->block;
         GN_TRY(channel.clear_first_error());
-        return error(code_of(status), "{} {} blocks of volume {} from block {} failed at block {}: {}",
+        return error(code_of(status), "{} {} blocks of volume {} from block {} failed at block {}: {}{}",
                      write ? "writing" : "reading", count, record.name, block, where,
-                     nvme::status_name(status));
+                     nvme::status_name(status),
+                     status == nvme::Status::kQueueError ? broken_slots(channel) : "");
     }
     if (older != nullptr) {
         GN_ASSIGN(const gnor::Counters counters, channel.counters());

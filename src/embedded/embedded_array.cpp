@@ -83,8 +83,8 @@ struct EmbeddedArray::Impl {
         daemon_options.manager.grant_ms = options.grant_ms;
         daemon_options.manager.seed = options.seed;
         daemon_options.manager.warnings = node->left_out();
-        daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
-            return daemon::counters_of(ports, ssd);
+        daemon_options.ssd_readings = [this](const daemon::SsdInfo& ssd) {
+            return daemon::readings_of(ports, ssd);
         };
         daemon_options.ssd_firmware = [this](const daemon::SsdInfo& ssd) {
             return daemon::firmware_of(ports, ssd);

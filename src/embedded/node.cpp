@@ -71,7 +71,7 @@ Result<std::unique_ptr<Node>> Node::open(const EmbeddedArrayOptions& options, co
     GN_TRY(node->open_drives(options));
     for (const std::string& which : node->left_out_) log_warn("{}", which);
     node->port_ = listen.port;
-    GN_TRY(node->open_target());
+    GN_TRY(node->open_target(listen.hosts));
     if (!listen.shm.empty()) {
         auto server = rdma::ShmServer::start(node->udp_->inside(), node->nic_reactors_,
                                              {.path = listen.shm,
@@ -213,7 +213,7 @@ Result<void> Node::serve_drives(const EmbeddedArrayOptions& options) {
     return {};
 }
 
-Result<void> Node::open_target() {
+Result<void> Node::open_target(std::shared_ptr<nvmf::HostRegistry> hosts) {
     std::vector<nvmf::SubsystemConfig> subsystems;
     for (std::uint32_t i = 0; i < ssd_count(); ++i) {
         nvmf::SubsystemConfig config;
@@ -223,6 +223,7 @@ Result<void> Node::open_target() {
         subsystems.push_back(std::move(config));
     }
     nvmf::TargetOptions target;
+    target.hosts = std::move(hosts);
     if (!port_.empty()) target.ports.push_back({.service = port_, .address = {}});
     GN_ASSIGN(target_, nvmf::Target::open(*nic_, subsystems, target));
     return {};

@@ -41,6 +41,9 @@ struct UdpListen {
     std::string port = "4420";       ///< RDMA service of all its SSDs, and of discovery
     std::filesystem::path shm = {};  ///< socket for processes of this machine (shm wire); empty: none
     std::uint32_t shm_mode = 0600;   ///< mode of the socket: which users may connect
+    /// The hosts that may connect, and their keys. Hosts must authenticate over packets, and over shared
+    /// memory if their process is of another user. Null: no host must authenticate.
+    std::shared_ptr<nvmf::HostRegistry> hosts = {};
 };
 
 class Node {
@@ -92,7 +95,7 @@ class Node {
     Result<void> make_stores(const EmbeddedArrayOptions& options,
                              std::vector<std::filesystem::path>& made) const;
     Result<void> serve_drives(const EmbeddedArrayOptions& options);
-    Result<void> open_target();
+    Result<void> open_target(std::shared_ptr<nvmf::HostRegistry> hosts = nullptr);
     /// Index of the drive thread that fetches a drive's commands; its service units follow from there.
     [[nodiscard]] std::size_t first_thread(std::uint32_t drive) const;
 

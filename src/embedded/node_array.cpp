@@ -89,6 +89,10 @@ struct NodeArray::Impl {
     Result<std::vector<nvmf::DiscoveredSubsystem>> ask(const NodeAddress& where) {
         return nvmf::discover(host->nic(), where.address, where.port, options.timeout_ms);
     }
+    Result<std::shared_ptr<const nvmf::auth::DhchapKey>> key_of(const NodeAddress& where) const {
+        if (!options.node_key) return std::shared_ptr<const nvmf::auth::DhchapKey>();
+        return options.node_key(where.address);
+    }
     Result<KnownNode> find_ssds(const NodeAddress& where);
     Result<KnownNode> find_or_wait(const NodeAddress& where, Clock::time_point until);
     Result<void> find_nodes();
@@ -99,6 +103,7 @@ struct NodeArray::Impl {
 };
 
 Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
+    GN_ASSIGN(const std::shared_ptr<const nvmf::auth::DhchapKey> key, key_of(where));
     GN_ASSIGN(const std::vector<nvmf::DiscoveredSubsystem> found, ask(where));
     KnownNode node;
     node.where = where;
@@ -109,7 +114,10 @@ Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
         ssd.nic_address = subsystem.address;
         ssd.service = subsystem.service;
         ssd.subsystem_nqn = subsystem.nqn;
-        GN_ASSIGN(ssd, daemon::NvmfSsdPort::identify(host->nic(), std::move(ssd), options.timeout_ms));
+        daemon::NvmfSsdPortOptions port;
+        port.timeout_ms = options.timeout_ms;
+        port.node_key = key;
+        GN_ASSIGN(ssd, daemon::NvmfSsdPort::identify(host->nic(), std::move(ssd), port));
         node.ssds.push_back(std::move(ssd));
     }
     if (node.ssds.empty())
@@ -117,10 +125,30 @@ Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
     return node;
 }
 
+/// A node that refuses this gnstord's key will refuse it again.
+bool is_final(const Error& e) {
+    return e.code == Errc::kPermission || e.code == Errc::kInvalidArgument;
+}
+
+/// The error for a node that is not known from an earlier start.
+Error not_asked(const NodeAddress& where, const Error& why) {
+    const std::string what_to_do =
+        why.code == Errc::kPermission
+            ? fmt::format(
+                  "the node answers, but this gnstord needs the key of that node: copy node.key from its "
+                  "folder to this machine (mode 0600) and give --node-key {}=FILE",
+                  where.address)
+        : why.code == Errc::kInvalidArgument
+            ? std::string("see the options of gnstord")
+            : fmt::format("start it ('gnstor node --listen {}')", where.address);
+    return error(why.code, "the node at {} port {} cannot be asked for its SSDs: {}; {}", where.address,
+                 where.port, why.message, what_to_do);
+}
+
 Result<KnownNode> NodeArray::Impl::find_or_wait(const NodeAddress& where, Clock::time_point until) {
     for (;;) {
         Result<KnownNode> found = find_ssds(where);
-        if (found.ok() || Clock::now() >= until) return found;
+        if (found.ok() || is_final(found.error()) || Clock::now() >= until) return found;
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
 }
@@ -152,11 +180,7 @@ Result<void> NodeArray::Impl::find_nodes() {
         if (found.ok()) {
             node->known = std::move(found).value();
         } else {
-            if (known == earlier.end())
-                return error(found.error().code,
-                             "the node at {} port {} cannot be asked for its SSDs: {}; start "
-                             "it ('gnstor node --listen {}')",
-                             where.address, where.port, found.error().message, where.address);
+            if (known == earlier.end()) return not_asked(where, found.error());
             log_warn("the node at {} does not answer ({}); gnstord waits for its {} SSDs", where.address,
                      found.error().message, known->ssds.size());
             node->known = *known;
@@ -177,14 +201,17 @@ Result<void> NodeArray::Impl::find_nodes() {
 
 Result<void> NodeArray::Impl::open_ports() {
     std::uint32_t place = 0;
-    for (const auto& node : nodes)
+    for (const auto& node : nodes) {
+        GN_ASSIGN(const std::shared_ptr<const nvmf::auth::DhchapKey> key, key_of(node->known.where));
         for (const daemon::SsdIdentity& ssd : node->known.ssds) {
             daemon::NvmfSsdPortOptions port;
             port.timeout_ms = options.timeout_ms;
+            port.node_key = key;
             // Relaxed: a flag that orders nothing else.
             port.reachable = [n = node.get()] { return n->reachable.load(std::memory_order_relaxed); };
             ports.push_back(daemon::NvmfSsdPort::later(host->nic(), place++, ssd, std::move(port)));
         }
+    }
     if (place > placement::kMaxSlots)
         return error(Errc::kInvalidArgument, "the nodes have {} SSDs in all; an array has at most {}", place,
                      placement::kMaxSlots);
@@ -195,8 +222,8 @@ Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> 
     daemon::InProcessOptions daemon_options;
     daemon_options.manager.lease_ms = options.lease_ms;
     daemon_options.manager.grant_ms = options.grant_ms;
-    daemon_options.ssd_counters = [this](const daemon::SsdInfo& ssd) {
-        return daemon::counters_of(ports, ssd);
+    daemon_options.ssd_readings = [this](const daemon::SsdInfo& ssd) {
+        return daemon::readings_of(ports, ssd);
     };
     daemon_options.ssd_firmware = [this](const daemon::SsdInfo& ssd) {
         return daemon::firmware_of(ports, ssd);
@@ -262,6 +289,10 @@ const std::string& NodeArray::address() const {
     return impl_->host->address();
 }
 
+std::optional<daemon::ClientInfo> NodeArray::client_of(nvme::ClientId client) {
+    return impl_->daemon->client_of(client);
+}
+
 daemon::ArrayInfo NodeArray::inspect() {
     daemon::ArrayInfo info = impl_->daemon->inspect();
     for (const auto& node : impl_->nodes) {
@@ -270,8 +301,11 @@ daemon::ArrayInfo NodeArray::inspect() {
             info.warnings.push_back(
                 fmt::format("the node at {} does not answer: its {} SSDs cannot be reached; start it again",
                             where, node->known.ssds.size()));
-            for (daemon::SsdInfo& ssd : info.ssds)
-                if (ssd.nic_address == where) ssd.trouble = fmt::format("its node {} does not answer", where);
+            for (daemon::SsdInfo& ssd : info.ssds) {
+                if (ssd.nic_address != where || ssd.state == "stale") continue;
+                ssd.trouble = fmt::format("its node {} does not answer", where);
+                ssd.serves = false;
+            }
         }
         const std::scoped_lock lock(impl_->mutex);
         if (node->changed)

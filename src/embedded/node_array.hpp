@@ -20,9 +20,15 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
+
+namespace gnstor::nvmf::auth {
+class DhchapKey;
+}
 
 namespace gnstor::embedded {
 
@@ -46,6 +52,10 @@ struct NodeArrayOptions {
     std::uint32_t known_wait_ms = 500;  ///< for nodes whose SSDs are known: reads work without them
     std::uint32_t timeout_ms = 2'000;   ///< for a command to an SSD, and for a node's health check
     std::uint32_t ask_ms = 1'000;       ///< interval of the nodes' health check
+    /// Returns the key of the node at an address; null: that node does not authenticate hosts. An empty
+    /// function: no node does.
+    std::function<Result<std::shared_ptr<const nvmf::auth::DhchapKey>>(const std::string& address)>
+        node_key{};
 };
 
 class NodeArray final : public daemon::Inspector {
@@ -57,6 +67,7 @@ class NodeArray final : public daemon::Inspector {
     [[nodiscard]] client::ControlPlane& control();
     /// Includes the nodes' health: SSDs of a node that does not answer are marked as in trouble.
     daemon::ArrayInfo inspect() override;
+    std::optional<daemon::ClientInfo> client_of(nvme::ClientId client) override;
     [[nodiscard]] const std::string& address() const;
 
   private:

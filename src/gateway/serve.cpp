@@ -1,15 +1,13 @@
 #include "gateway/serve.hpp"
 
+#include "nvmf/protocol/nqn.hpp"
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/base/units.hpp>
 
 #include <utility>
 
 namespace gnstor::gateway {
-
-std::string volume_subsystem_nqn(const std::string& volume) {
-    return "nqn.2026-11.io.gnstor:volume:" + volume;
-}
 
 Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const VolumeToServe> volumes,
                                              ServeOptions options) {
@@ -25,7 +23,7 @@ Result<std::unique_ptr<ServedVolumes>> serve(rdma::SoftNic& nic, std::span<const
         GN_ASSIGN(std::unique_ptr<Gateway> opened, Gateway::open(*volume.client, volume.options));
         nvmf::SubsystemConfig subsystem;
         subsystem.device = opened.get();
-        subsystem.nqn = volume.nqn.empty() ? volume_subsystem_nqn(volume.options.volume) : volume.nqn;
+        subsystem.nqn = volume.nqn.empty() ? nvmf::volume_subsystem_nqn(volume.options.volume) : volume.nqn;
         subsystem.drive_reactor = &opened->reactor();
         log_info("volume {} of {} is served to ordinary hosts as {}{}", volume.options.volume,
                  format_bytes(opened->volume().geometry.capacity_blocks * nvme::kBlockBytes), subsystem.nqn,

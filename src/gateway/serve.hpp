@@ -23,14 +23,11 @@ class SoftNic;
 
 namespace gnstor::gateway {
 
-/// "nqn.2026-11.io.gnstor:volume:NAME"
-std::string volume_subsystem_nqn(const std::string& volume);
-
 struct VolumeToServe {
     /// Used by this gateway only (client_options()); outlives ServedVolumes.
     client::Client* client = nullptr;
     GatewayOptions options;
-    std::string nqn;  ///< empty: volume_subsystem_nqn()
+    std::string nqn;  ///< empty: nvmf::volume_subsystem_nqn()
 };
 
 /// Limits of a gateway's target. Queue entries of all hosts, at most half of them of one host, take up to 11

@@ -74,16 +74,17 @@ ChannelRef Channel::ref() const {
 }
 
 Result<nvme::Completion> Channel::execute_from_host(std::uint32_t slot, nvme::Command command,
-                                                    std::span<const std::byte> data,
-                                                    std::uint32_t timeout_ms) {
+                                                    std::span<const std::byte> data, std::uint32_t timeout_ms,
+                                                    std::span<std::byte> returned) {
     if (slot >= options_.ssds)
         return error(Errc::kInvalidArgument,
                      "cannot send a command to slot {}: the channel has {} queue pairs", slot, options_.ssds);
-    if (data.size() > kInCapsuleBytes)
-        return error(Errc::kInvalidArgument, "{} bytes do not fit into a capsule: at most {}", data.size(),
-                     kInCapsuleBytes);
+    if (data.size() > kInCapsuleBytes || returned.size() > kInCapsuleBytes)
+        return error(Errc::kInvalidArgument,
+                     "a command of the host moves at most {} bytes, not {} to the SSD and {} back",
+                     kInCapsuleBytes, data.size(), returned.size());
     GN_ASSIGN(LaneAccess access, LaneAccess::begin(memory_));
-    auto response = HostCommand(*access, slot).execute(command, data, timeout_ms);
+    auto response = HostCommand(*access, slot).execute(command, data, timeout_ms, returned);
     GN_TRY(access.commit());
     return response;
 }

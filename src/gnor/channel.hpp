@@ -60,11 +60,12 @@ class Channel {
     /// The queue pair of a slot of the array, for the connection manager.
     [[nodiscard]] rdma::QpNumber queue_pair(std::uint32_t slot) const { return queues_.queue_pair(slot); }
 
-    /// Sends one raw command (Fabrics Connect) with up to 4 KiB of data in the capsule, and waits for its
-    /// response. The command id and, where there is data, the data pointer are filled in here. Quiet.
+    /// Sends one raw command (Fabrics Connect) with up to 4 KiB of data in the capsule, or with room for up
+    /// to 4 KiB that the SSD returns, and waits for its response. The command id and, where there is data,
+    /// the data pointer are filled in here. Quiet.
     Result<nvme::Completion> execute_from_host(std::uint32_t slot, nvme::Command command,
                                                std::span<const std::byte> in_capsule_data,
-                                               std::uint32_t timeout_ms);
+                                               std::uint32_t timeout_ms, std::span<std::byte> returned = {});
 
     /// Makes memory usable by lanes without copying. With GPU lanes it must be pinned host memory. Up to 16
     /// regions at a time. Allowed under a running kernel, except where it reuses the entry of an unregistered

@@ -5,11 +5,14 @@
 namespace gnstor::gnor {
 
 Result<nvme::Completion> HostCommand::execute(nvme::Command command, std::span<const std::byte> data,
-                                              std::uint32_t timeout_ms) {
-    GN_TRY(take(data.size()));
-    send(command, data);
+                                              std::uint32_t timeout_ms, std::span<std::byte> returned) {
+    GN_TRY(take(data.size() + returned.size()));
+    send(command, data, returned.size());
     nvme::Completion response{};
     const bool answered = wait(command, response, timeout_ms);
+    if (answered && !returned.empty())
+        std::memcpy(returned.data(), reinterpret_cast<const void*>(pool_address(channel_, block_)),
+                    returned.size());
     const bool broken = channel_.queue(target_).broken != 0;
     leave_slot(channel_, index_);
     if (answered) return response;
@@ -54,13 +57,19 @@ Result<void> HostCommand::take(std::size_t data_bytes) {
                  target_);
 }
 
-void HostCommand::send(nvme::Command& command, std::span<const std::byte> data) {
+void HostCommand::send(nvme::Command& command, std::span<const std::byte> data, std::size_t returned_bytes) {
     ChannelState& c = channel_;
     const auto queue = c.send_queue(target_);
     command.command_id = command_id(c, index_);
     nvme::Command* const capsule = c.queue(target_).capsules + queue.slot(ticket_.index);
     const auto head = mlx5::make_data(reinterpret_cast<std::uint64_t>(capsule), sizeof(command),
                                       c.queue(target_).capsule_lkey);
+    if (returned_bytes != 0) {
+        const std::uint64_t address = pool_address(c, block_);
+        std::memset(reinterpret_cast<void*>(address), 0, returned_bytes);
+        command.data = nvme::SglDescriptor::keyed(address, static_cast<std::uint32_t>(returned_bytes),
+                                                  pool_keys(c, pool_step_of(c, block_)).rkey);
+    }
     if (data.empty()) {
         store_capsule(capsule, command);
         queue.fill_send(ticket_, head);

@@ -1,4 +1,5 @@
-// host_command.hpp: one raw command that the host sends through a channel (Fabrics Connect), and its answer.
+// host_command.hpp: one raw command that the host sends through a channel (Fabrics Connect, authentication),
+// and its answer.
 //
 // Owns what the command takes from the channel: a command slot, a credit, a send entry and, with data, a pool
 // block; all of it in lane memory that the host has access to (LaneAccess). Once, then thrown away. A command
@@ -21,14 +22,15 @@ class HostCommand {
     /// For the queue pair of this slot of the array.
     HostCommand(ChannelState& channel, std::uint32_t target) : channel_(channel), target_(target) {}
 
-    /// Sends the command with `data`, at most kInCapsuleBytes, in the capsule, and waits for its response.
-    /// The command id and, where there is data, the data pointer are filled in here.
+    /// Sends the command with `data`, at most kInCapsuleBytes, in the capsule, or, where `returned` is not
+    /// empty, with a key for so many bytes, which are copied there; waits for its response. The command id
+    /// and, where there is data, the data pointer are filled in here.
     Result<nvme::Completion> execute(nvme::Command command, std::span<const std::byte> data,
-                                     std::uint32_t timeout_ms);
+                                     std::uint32_t timeout_ms, std::span<std::byte> returned = {});
 
   private:
     Result<void> take(std::size_t data_bytes);
-    void send(nvme::Command& command, std::span<const std::byte> data);
+    void send(nvme::Command& command, std::span<const std::byte> data, std::size_t returned_bytes);
     bool wait(const nvme::Command& command, nvme::Completion& response, std::uint32_t timeout_ms);
 
     ChannelState& channel_;

@@ -68,6 +68,8 @@ const char* status_name(Status s) noexcept {
             return "Connect Restart Discovery";
         case Status::kConnectInvalidHost:
             return "Connect Invalid Host";
+        case Status::kAuthenticationRequired:
+            return "Authentication Required";
         case Status::kWriteFault:
             return "Write Fault";
         case Status::kUnrecoveredReadError:

@@ -20,5 +20,11 @@ TEST(ShellWord, IsQuotedIfAShellWouldInterpretACharacter) {
     EXPECT_EQ(shell_word("\xC3\xA4"), "'\xC3\xA4'");
 }
 
+// One by one: beside another special character, one that is taken for an ordinary one is quoted all the same.
+TEST(ShellWord, IsQuotedForEachCharacterThatAShellInterpretsAlone) {
+    for (const char c : std::string_view(" \t\n!\"#$&()*;<>?[\\]^`{|}~"))
+        EXPECT_EQ(shell_word(std::string("a") + c), std::string("'a") + c + "'") << "character " << int{c};
+}
+
 }  // namespace
 }  // namespace gnstor

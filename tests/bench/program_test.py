@@ -95,7 +95,7 @@ class ShortRun(unittest.TestCase):
         self.assertIn("bytes 4096, read, array", run_tables.table("x.json", self.run_))
 
 
-class LoneLane(unittest.TestCase):
+class SingleLane(unittest.TestCase):
     """`path --alone`: the whole by the synchronous calls, the steps that it consists of, and the same on a channel of the grid."""
 
     @classmethod

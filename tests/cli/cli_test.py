@@ -141,6 +141,7 @@ class Cli(unittest.TestCase):
         self.run_cli("put", source, "a/b", *store, code=1, says="0x2f")
         self.run_cli("put", "-", *store, code=1, stdin=b"x", says="needs a name")
         self.run_cli("put", "-", "piped", *store, stdin=b"through a pipe")
+        self.refused_before_its_input_ends("piped", store)
         self.run_cli("get", "blob", target, *store)
         with open(target, "rb") as f:
             self.assertEqual(f.read(), data)
@@ -151,6 +152,16 @@ class Cli(unittest.TestCase):
         self.assertEqual(len(self.ask("ls", *store)["objects"]), 2)
         self.run_cli("rm", "blob", *store)
         self.run_cli("rm", "blob", *store, code=1)
+
+    def refused_before_its_input_ends(self, name, store):
+        """A taken name is refused while the input, a pipe that stays open, has not ended."""
+        reading, writing = os.pipe()
+        try:
+            done = subprocess.run([GNSTOR, "put", "-", name, *store], env=self.env, stdin=reading, capture_output=True, timeout=60)
+        finally:
+            os.close(reading), os.close(writing)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("remove it first", done.stderr.decode())
 
     def place(self):
         """A store with the object 'blob', a folder to get it into, a function that gets it there."""

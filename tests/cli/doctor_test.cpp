@@ -34,7 +34,8 @@ DoctorFacts healthy() {
     f.nvcc = "/usr/local/cuda/bin/nvcc";
     f.program_version = "1.2.3+c0ffee0";
     f.daemon_version = "1.2.3+c0ffee0";
-    f.store_format = 2;
+    f.oldest_store_format = 2;
+    f.store_format = 3;
     f.directory = "/array";
     f.stores = {{"/array/ssd-0.store", true, 2, 1u << 20}};
     f.free_bytes = 100ull << 30;
@@ -224,8 +225,12 @@ TEST(Doctor, ReportsProgramsOfDifferentVersions) {
     f.daemon_trouble = "gnstord does not answer";
     expect_found(f, "versions", Verdict::kProblem, {"does not answer"});
     f = healthy();
-    f.stores[0].format_version = 3;
-    expect_found(f, "versions", Verdict::kProblem, {"ssd-0.store", "format 3", "newer program"});
+    for (const std::uint32_t known : {2u, 3u}) {
+        f.stores[0].format_version = known;
+        EXPECT_EQ(finding(f, "versions").verdict, Verdict::kGood) << known;
+    }
+    f.stores[0].format_version = 4;
+    expect_found(f, "versions", Verdict::kProblem, {"ssd-0.store", "format 4", "newer program"});
     f.stores[0].format_version = 1;
     expect_found(f, "versions", Verdict::kProblem, {"format 1", "copy its data out"});
     f.stores[0].is_store = false;

@@ -278,6 +278,8 @@ class FullDisk(Programs):
         data = self.random.randbytes(1 << 20)
         self.objects("put", self.write("data", data), "object", *SMALL)
         with contextlib.closing(sqlite3.connect(self.store / "records.db")) as records:
+            for column in ("generation", "removed"):
+                records.execute(f"ALTER TABLE clients DROP COLUMN {column}")
             for table in ("array", "clients", "volumes", "creating", "retired", "ssds"):
                 records.execute(f"ALTER TABLE {table} DROP COLUMN crc")
             records.execute("PRAGMA user_version = 4")

@@ -158,7 +158,7 @@ class Http(Programs):
         paths = json.loads(self.request("GET", "/openapi.json")[2])["paths"]
         for path, methods in paths.items():
             if "get" in methods:
-                self.assertEqual(self.request("GET", path.replace("{name}", "v"))[0], 200, path)
+                self.assertEqual(self.request("GET", path.replace("{name}", "v").replace("{client}", "1"))[0], 200, path)
 
 
 if __name__ == "__main__":

@@ -103,7 +103,8 @@ Result<std::unique_ptr<ServedNode>> make_gateway(const RemoteArrayOptions&, cons
     return error(Errc::kUnsupported, "models have no wire");
 }
 
-Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions&, std::string&) {
+Result<std::unique_ptr<ObjectStore>> open_remote_object_store(const RemoteArrayOptions&, const std::string&,
+                                                              std::string&) {
     return error(Errc::kUnsupported, "models have no wire");
 }
 

@@ -18,6 +18,7 @@ import urllib.request
 from programs import DEADLINE_S, GNSTOR, Programs, count, main
 
 HOST = os.path.abspath(sys.argv.pop(1))  # gateway_host.cpp
+HOST_NQN = "nqn.2014-08.org.nvmexpress:uuid:11111111-2222-3333-4444-555555555555"  # its name
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 from store_check.crc import crc32c  # noqa: E402
@@ -29,6 +30,7 @@ class Nodes(Programs):
     def setUp(self):
         super().setUp()
         self.children = []
+        self.every_key = []
 
     def tearDown(self):
         # Daemons before their nodes; reaped here, or `down` would wait for the one that nobody reaps.
@@ -163,6 +165,14 @@ class Nodes(Programs):
         self.assertIn("does not answer", warned[0])
         self.assertTrue(any("does not answer" in ssd["trouble"] for ssd in self.ask("ssd", "list")["ssds"]))
         self.cli("status", says="does NOT run")
+        self.cli("status", says="health: error")
+        self.cli("health", code=1, says="the array is not healthy: GNS_SLOT_DOWN, GNS_DEGRADED")
+        findings = {finding["code"]: finding for finding in json.loads(self.cli("health", "--output", "json", code=1).stdout)["findings"]}
+        self.assertIn("does not answer", findings["GNS_SLOT_DOWN"]["details"][0])
+        self.assertEqual(findings["GNS_DEGRADED"]["severity"], "warning", "the other node has a replica of everything")
+        self.assertNotIn("GNS_UNREADABLE", findings)
+        self.assertEqual(self.ask("df")["room"], [])
+        self.cli("df", says="how much more fits is unknown")
         again = self.ask("up")
         self.assertFalse(again["started"], "the daemon kept running, so 'up' must not have started it")
         self.assertTrue(all(node["running"] for node in again["nodes"]))
@@ -170,6 +180,13 @@ class Nodes(Programs):
         self.assertEqual(self.cli("cat", "data").stdout, data)
         self.put("more", data)
         self.assertEqual(self.cli("cat", "more").stdout, data)
+        self.until(lambda: self.ask("status")["health"] == "ok", "the array does not become healthy again")
+        self.cli("health", says="health: ok")
+        self.assertGreaterEqual(sum(ssd["used_bytes"] for ssd in self.ask("ssd", "list")["ssds"]), 2 * 2 * len(data))
+        capacity = self.ask("df")
+        self.assertGreaterEqual(capacity["used_bytes"], 2 * 2 * len(data))
+        self.assertEqual([room["replicas"] for room in capacity["room"]], [1, 2, 3, 4])
+        self.cli("df", says="data that fits until the first SSD is full")
         count("kills")
 
     def test_down_names_what_a_killed_node_would_lose_by_a_restart_of_the_machine(self):
@@ -182,17 +199,40 @@ class Nodes(Programs):
         self.up()
         self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
 
-    def test_two_ups_at_once_of_a_new_array_remove_nothing_that_runs(self):
+    def test_two_ups_at_once_of_a_new_array_start_it_once(self):
         words = [GNSTOR, "up", "--dir", str(self.dir), "--nodes", "2", "--ssds", "1", "--capacity", "64MiB"]
         both = [subprocess.Popen(words, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
         codes = sorted(one.wait(DEADLINE_S) for one in both)
-        self.assertIn(codes, ([0, 0], [0, 1], [1, 1]))
-        self.cli("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
+        self.assertEqual(codes, [0, 0], "one of them starts the array, the other one finds it running")
+        up = self.ask("up", "--nodes", "2", "--ssds", "1", "--capacity", "64MiB")
+        self.assertFalse(up["started"])
         self.put("data", b"kept" * 10_000)
         self.assertEqual(len(list(self.dir.glob("node-*/ssd-0.store"))), 2)
         self.cli("down")
         self.cli("up")
         self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+
+    def test_another_host_joins_with_one_line_and_is_cut_off_when_it_is_removed(self):
+        self.up(2, "--listen", "127.0.0.1:0", "--tls")
+        mine, theirs = b"mine" * 10_000, self.random.randbytes(3_000_001)
+        self.put("mine", mine)
+        packets = ("--address", f"127.52.{os.getpid() % 250}.1")
+        added = self.ask("client", "add", "alice")
+        _, there = self.another_host(added["for_another_host"])
+        there("put", self.write("theirs", theirs), "theirs", *packets)
+        self.assertEqual(there("cat", "theirs", *packets), theirs)
+        self.assertEqual([o["name"] for o in json.loads(there("ls", "--output", "json"))["objects"]], ["theirs"])
+        there("cat", "mine", *packets, code=1)
+        there("rm", "mine", code=1)
+        rotated = self.ask("client", "rotate", "alice")
+        there("cat", "theirs", *packets, code=1, says="its token was replaced")
+        self.assertEqual(there("cat", "theirs", *packets, line=rotated["for_another_host"]), theirs)
+        self.cli("client", "remove", "alice")
+        there("cat", "theirs", *packets, line=rotated["for_another_host"], code=1, says="removed")
+        self.assertEqual(self.cli("cat", "mine").stdout, mine)
+        for log in self.dir.glob("*.log"):
+            for secret in (b"DHHC-1", b"gnc1."):
+                self.assertNotIn(secret, log.read_bytes(), log)
 
     def test_kills_of_every_process_lose_nothing_that_was_acknowledged(self):
         self.up()
@@ -287,9 +327,13 @@ class Nodes(Programs):
         self.cli("node", "--dir", self.root / "n0", "--listen", "127.47.0.9", code=1, says="another node serves")
         self.cli("node", "--dir", self.root / "n9", "--listen", addresses[0], *SMALL, code=1, says=addresses[0])
         self.cli("node", "--dir", self.root / "n9", "--listen", "localhost", code=2)
-        words = ("--dir", str(self.dir), "--nodes", ",".join(addresses))
+        without = ("--dir", str(self.dir), "--nodes", ",".join(addresses))
+        keys = [f"{address}={self.root / f'n{i}' / 'node.key'}" for i, address in enumerate(addresses)]
+        self.refused_without_its_keys(without, keys)
+        words = (*without, "--node-key", keys[0], "--node-key", keys[1])
         daemon = self.daemon(*words)
         self.put("data", b"kept" * 10_000)
+        nodes[1] = self.reads_beside_a_stranger(nodes[1], addresses[1])
         for process in (daemon, nodes[1]):
             process.send_signal(signal.SIGTERM)
             self.assertEqual(process.wait(DEADLINE_S), 0)
@@ -309,6 +353,34 @@ class Nodes(Programs):
         self.until(lambda: self.ask("status")["map_in_force"] and all(not s["trouble"] for s in self.ask("ssd", "list")["ssds"]),
                    "the late node is not taken in")
         self.assertEqual(self.cli("cat", "data").stdout, b"kept" * 10_000)
+
+    def reads_beside_a_stranger(self, node, address):
+        """Who answers at a node's address and does not prove its key is refused, and the other replica is read. Returns the node."""
+        node.send_signal(signal.SIGTERM)
+        self.assertEqual(node.wait(DEADLINE_S), 0)
+        stranger = self.node(1, address, "--no-authentication")
+        said = self.cli("cat", "data", "--address", f"127.53.{os.getpid() % 250}.1")
+        self.assertEqual(said.stdout, b"kept" * 10_000)
+        self.assertIn(b"does not ask", said.stderr)
+        stranger.send_signal(signal.SIGTERM)
+        self.assertEqual(stranger.wait(DEADLINE_S), 0)
+        node = self.node(1, address)
+        self.until(lambda: not self.ask("status")["warnings"] and self.ask("status")["map_in_force"], "gnstord does not use the node again")
+        return node
+
+    def refused_without_its_keys(self, words, keys):
+        """gnstord without the keys of its nodes, with one of them for both, and with a file that others may read."""
+        readable = self.root / "readable.key"
+        readable.write_text((self.root / "n0" / "node.key").read_text())
+        readable.chmod(0o644)
+        own = self.root / "n0" / "node.key"
+        for given, says in (((), b"demands authentication"), (("--node-key", own), b"could not authenticate"),
+                            (("--node-key", readable), b"other users may read"), (("--node-key", self.root / "none"), b"cannot be read"),
+                            (("--node-key", keys[0], "--node-key", keys[0]), b"two key files")):
+            refused = subprocess.run([self.env["GNSTORD"], *words, *map(str, given)], env=self.env, capture_output=True, timeout=DEADLINE_S, check=False)
+            self.assertEqual(refused.returncode, 1, (given, refused.stderr))
+            self.assertIn(says, refused.stderr)
+            self.assertNotIn(own.read_bytes().strip(), refused.stderr)
 
     def test_a_volume_is_served_to_ordinary_hosts_until_the_gateway_stops(self):
         self.up(1)
@@ -334,15 +406,32 @@ class Nodes(Programs):
         self.cli("node", "--gateway", "absent", "--listen", address, code=1, says="absent")
         self.cli("node", "--gateway", "../x", "--listen", address, code=1, says="0x2f")
 
-    def gateway(self, address):
-        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address], env=self.env,
+    def gateway(self, address, *words):
+        process = subprocess.Popen([GNSTOR, "node", "--gateway", "disk", "--as", "linux", "--listen", address, *words], env=self.env,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.served(process, b"serving 1 volume at")
         return process
 
-    def host(self, address, *words):
+    def let_in(self, how="add", *words):
+        """A file with the keys that the host of gateway_host has from now on."""
+        made = self.ask("gateway", "host", how, "disk", HOST_NQN, *words)
+        keys = [made["key"], made["controller_key"]]
+        self.every_key += keys
+        file = self.root / "keys"
+        file.touch(0o600)
+        file.write_text("\n".join(keys) + "\n")
+        return file
+
+    def listed(self):
+        return [host["nqn"] for host in self.ask("gateway", "host", "list", "disk")["hosts"]]
+
+    def host(self, address, *words, refused=""):
         """What an ordinary host is answered."""
         done = subprocess.run([HOST, address, "nqn.2026-11.io.gnstor:volume:disk", *words], capture_output=True, timeout=DEADLINE_S, check=False)
+        if refused:
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertIn(refused, done.stderr.decode())
+            return []
         self.assertEqual(done.returncode, 0, done.stderr)
         return [line.split(": ", 1)[1] for line in done.stdout.decode().splitlines()]
 
@@ -351,11 +440,11 @@ class Nodes(Programs):
         self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
         address = f"127.49.{os.getpid() % 250}.1"
         record = self.dir / "gateway-disk" / "loss.record"
-        process = self.gateway(address)
+        process = self.gateway(address, "--allow-any-host")
         self.assertEqual(self.host(address, "flush", "write:1"), ["Success"] * 2)
         self.kill(process.pid)
         self.assertEqual(record.read_bytes()[40], 1, "the record must say that there are answered writes without a flush")
-        process = self.gateway(address)
+        process = self.gateway(address, "--allow-any-host")
         self.assertEqual(self.host(address, "flush", "write:2"), ["Success"] * 2, "a flush must succeed while all SSDs are present")
         self.until(lambda: record.read_bytes()[40] == 1, "the write was answered, but the record does not say so")
         self.kill(process.pid)
@@ -366,17 +455,105 @@ class Nodes(Programs):
             known[56 + 24 * slot + 8] ^= 0xFF
         known[12:16] = crc32c(known[16:]).to_bytes(4, "little")
         record.write_bytes(known)
-        process = self.gateway(address)
+        process = self.gateway(address, "--allow-any-host")
         said = self.host(address, "flush", "flush", "write:3")
         self.assertIn("Internal", said[0])
         self.assertEqual(said[1:], ["Success"] * 2)
         self.kill(process.pid)
         # A record that is torn.
         record.write_bytes(record.read_bytes()[:512] + bytes(3000))
-        self.gateway(address)
+        self.gateway(address, "--allow-any-host")
         said = self.host(address, "flush", "flush")
         self.assertIn("Internal", said[0])
         self.assertEqual(said[1], "Success")
+
+    def test_a_gateway_lets_in_only_the_hosts_that_have_a_key(self):
+        self.up(1)
+        self.ask("volume", "create", "disk", "16MiB", "--as", "linux")
+        address = f"127.52.{os.getpid() % 250}.1"
+        self.assertEqual(self.listed(), [])
+        process = self.gateway(address)
+        self.host(address, "write:1", refused="has no key for it")
+        keys = self.let_in()
+        file = self.dir / "gateway-disk" / "hosts.json"
+        self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+        self.until(lambda: self.hosts_of_gateway()["listed"] == 1, "the gateway does not take the new list")
+        self.assertEqual(self.host(address, f"keys:{keys}", "write:1", "flush"), ["Success"] * 2)
+        self.host(address, "write:1", refused="has no key for it")
+        self.assertIn("1 host may connect", self.cli("status").stdout.decode())
+        # Rotated while it writes: its queue ends, and the old keys are worth nothing.
+        writer = self.writer(address, keys)
+        keys = self.let_in("rotate", "--hash", "sha256")
+        self.assertEqual(writer.wait(DEADLINE_S), 0, "the gateway must end the queue of a host whose key was rotated")
+        self.assertEqual(self.host(address, f"keys:{keys}", "write:2"), ["Success"])
+        # Removed while it writes.
+        writer = self.writer(address, keys)
+        self.cli("gateway", "host", "remove", "disk", HOST_NQN, says="may no longer use")
+        self.assertEqual(writer.wait(DEADLINE_S), 0, "the gateway must end the queue of a host that was removed")
+        self.host(address, f"keys:{keys}", "write:3", refused="the key of this host is wrong")
+        self.a_bad_list_changes_nothing(address, file)
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=DEADLINE_S)[0].decode()
+        self.assertIn("its key was removed", said)
+        for key in self.every_key:
+            self.assertNotIn(key.split(":")[2][:12], said)
+        self.assertEqual(said.count("is malformed"), 1, said)
+        file.write_text("{")
+        self.cli("node", "--gateway", "disk", "--as", "linux", "--listen", address, code=1, says="malformed")
+        file.unlink()
+
+    def hosts_of_gateway(self):
+        return self.ask("status")["gateways"][0]["says"]["hosts"]
+
+    def writer(self, address, keys):
+        """A host that writes until its queue ends; it has begun."""
+        process = subprocess.Popen([HOST, address, "nqn.2026-11.io.gnstor:volume:disk", f"keys:{keys}", "writes"], stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), b"writes: Success\n")
+        return process
+
+    def a_bad_list_changes_nothing(self, address, file):
+        keys = self.let_in()
+        self.until(lambda: self.hosts_of_gateway()["listed"] == 1, "the gateway does not take the new list")
+        good = file.read_text()
+        file.write_text(good[:len(good) // 2])
+        self.until(lambda: self.hosts_of_gateway()["trouble"], "the gateway does not see that its list is malformed")
+        self.assertIn("hosts.json is BAD", self.cli("status").stdout.decode())
+        self.assertEqual(self.host(address, f"keys:{keys}", "write:1"), ["Success"])
+        self.cli("gateway", "host", "add", "disk", HOST_NQN + "0", code=1, says="malformed")
+        file.write_text(good)
+        self.until(lambda: not self.hosts_of_gateway()["trouble"], "the gateway does not see that its list was mended")
+        self.assertEqual(self.host(address, f"keys:{keys}", "write:1"), ["Success"])
+
+    def test_the_hosts_of_a_gateway_are_kept_with_or_without_one_that_runs(self):
+        made = self.ask("gateway", "host", "add", "disk", HOST_NQN, "--hash", "sha384")
+        for key in (made["key"], made["controller_key"]):
+            self.assertRegex(key, "^DHHC-1:02:[A-Za-z0-9+/]{70}==:$")
+        self.assertNotEqual(made["key"], made["controller_key"])
+        self.assertEqual(made["connect"], f"nvme connect -t rdma -a GATEWAY-ADDRESS -s 4420 -n nqn.2026-11.io.gnstor:volume:disk --hostnqn={HOST_NQN}"
+                         f" --dhchap-secret={made['key']} --dhchap-ctrl-secret={made['controller_key']}")
+        self.assertEqual(self.listed(), [HOST_NQN])
+        shown = self.cli("gateway", "host", "list", "disk").stdout.decode()
+        self.assertIn(HOST_NQN, shown)
+        self.assertNotIn("DHHC", shown)
+        self.cli("gateway", "host", "add", "disk", HOST_NQN, code=1, says="rotate")
+        self.cli("gateway", "host", "add", "disk", "me", code=2, says="no NVMe Qualified Name")
+        self.cli("gateway", "host", "add", "../x", HOST_NQN, code=2, says="0x2f")
+        self.cli("gateway", "host", "add", "disk", HOST_NQN, "--hash", "md5", code=2)
+        for how in ("remove", "rotate"):
+            self.cli("gateway", "host", how, "disk", HOST_NQN + "0", code=1, says="not among the hosts")
+        # A key of the host's own, which the list of processes need not show.
+        own = subprocess.run([GNSTOR, "gateway", "host", "rotate", "disk", HOST_NQN, "--key", "-", "--output", "json"], env=self.env, check=True,
+                             input=made["key"].encode() + b"\n", stdout=subprocess.PIPE, timeout=DEADLINE_S)
+        self.assertEqual(json.loads(own.stdout)["key"], made["key"])
+        bad = self.cli("gateway", "host", "rotate", "disk", HOST_NQN, "--key", made["key"][:-4], code=2)
+        self.assertNotIn(made["key"][10:22], bad.stderr.decode())
+        adding = [subprocess.Popen([GNSTOR, "gateway", "host", "add", "disk", f"{HOST_NQN}{i}"], env=self.env, stdout=subprocess.DEVNULL) for i in range(8)]
+        self.assertEqual([process.wait(DEADLINE_S) for process in adding], [0] * 8)
+        self.assertEqual(len(self.listed()), 9)
+        self.ask("gateway", "host", "remove", "disk", HOST_NQN)
+        self.assertNotIn(HOST_NQN, self.listed())
 
     def what_a_gateway_says(self, process, http):
         self.assertEqual(pathlib.Path(http["socket"]).stat().st_mode & 0o777, 0o600)
@@ -475,16 +652,16 @@ class Nodes(Programs):
                             (("--nodes", "1", "--node-addresses", "--dir"), "is not an IP address"),
                             (("--nodes", "1", "--node-addresses", "../x"), "is not an IP address")):
             self.cli("up", *words, "--dir", folder, code=1, says=says)
-            self.assertEqual(list(folder.iterdir()), [], words)
+            self.assertEqual([path.name for path in folder.iterdir()], ["up.lock"], words)
         for name in ("../stray", str(self.root / "stray"), ".", ""):
             (folder / "up.json").write_text(json.dumps({"nodes": [{"name": name, "address": "127.0.0.1"}]}))
             for command in (("up", *SMALL), ("down",)):
                 self.cli(*command, "--dir", folder, code=1, says="name of a node")
-            self.assertEqual([path.name for path in folder.iterdir()], ["up.json"])
+            self.assertEqual({path.name for path in folder.iterdir()}, {"up.json", "up.lock"})
             self.assertFalse(list(self.root.glob("stray*")), "a node created files outside its array's folder")
 
-    def node(self, index, address):
-        process = subprocess.Popen([GNSTOR, "node", "--dir", str(self.root / f"n{index}"), "--listen", address, *SMALL],
+    def node(self, index, address, *words):
+        process = subprocess.Popen([GNSTOR, "node", "--dir", str(self.root / f"n{index}"), "--listen", address, *SMALL, *words],
                                    env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.served(process, b"serving 2 SSDs at")
         return process

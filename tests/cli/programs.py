@@ -46,18 +46,38 @@ class Programs(unittest.TestCase):
             subprocess.run(["umount", str(mount)], check=False)
         self.temp.cleanup()
 
+    def logs(self):
+        """The last lines of every log in the array's folder: what its processes saw of a failure."""
+        text = ""
+        for log in sorted(self.dir.rglob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-30:]
+            text += f"--- {log.relative_to(self.dir)}\n" + "".join(f"{line[:1000]}\n" for line in lines)
+        return text
+
     def check(self, words, done, code, says):
         shown = (words, done.stdout[-2000:], done.stderr[-2000:])
         self.assertIn(done.returncode, (0, 1, 2), ("ended by a signal", done.returncode, shown))
         for defect in DEFECTS:
             self.assertNotIn(defect, done.stderr, shown)
-        if code is not None:
-            self.assertEqual(done.returncode, code, shown)
+        if code is not None and done.returncode != code:
+            self.fail(f"exit {done.returncode}, not {code}, of {shown}\n{self.logs()}")
         if done.returncode == 1:
             self.assertTrue(done.stderr.strip(), ("a failure without a word", shown))
         if says is not None:
             self.assertIn(says.encode(), done.stdout + done.stderr, shown)
         return done
+
+    def another_host(self, line):
+        """A folder that has nothing of the array, and a function that runs gnstor there after `line`."""
+        elsewhere = self.root / "elsewhere"
+        elsewhere.mkdir()
+
+        def there(*words, line=line, code=0, says=None):
+            done = subprocess.run(["sh", "-c", line + '; exec "$0" "$@"', GNSTOR, *words], cwd=elsewhere, capture_output=True,
+                                  env={**self.env, "GNSTOR_DIR": str(elsewhere / "none")}, timeout=DEADLINE_S, check=False)
+            return self.check(words, done, code, says).stdout
+
+        return elsewhere, there
 
     def cli(self, *words, code=0, says=None, stdin=b"", **more):
         """Runs gnstor; `code`: what it has to exit with (None: anything but a crash)."""
@@ -112,7 +132,7 @@ class Programs(unittest.TestCase):
         """A tmpfs of this test's; None where it may not mount one."""
         place = self.root / name
         place.mkdir()
-        done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], capture_output=True, check=False)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,{options}", "tmpfs", str(place)], capture_output=True, check=False)
         if done.returncode != 0:
             # A line of its own: ./run test shows those that begin so.
             print(f"\nskipped: {self.id()}: this machine does not allow mounting a tmpfs ({done.stderr.decode().strip()})", flush=True)

@@ -99,11 +99,13 @@ class Rot(Programs):
     def lose_power(self, slot):
         """As if the host had been booted anew since: the store says that it was open in another boot."""
         with open(self.dir / f"ssd-{slot}.store", "r+b") as store:
+            store.seek(16)
+            drive = store.read(16)
             for at in BOOT_COPIES:
                 store.seek(at)
                 record = bytearray(store.read(BOOT_BYTES))
                 record[BOOT_ID] = bytes(16)
-                record[-4:] = struct.pack("<I", crc32c(bytes(record[:-4])))
+                record[-4:] = struct.pack("<I", crc32c(drive + bytes(record[:-4])))
                 store.seek(at)
                 store.write(record)
 

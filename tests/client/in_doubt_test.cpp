@@ -77,7 +77,7 @@ class FloorOf : public ::testing::Test {
     client::FloorTracker tracker;
 };
 using FloorOfCalls = FloorOf<Sharing::kGrid>;
-using FloorOfLoneLanes = FloorOf<Sharing::kLane>;
+using FloorOfSingleLanes = FloorOf<Sharing::kLane>;
 
 constexpr Status kHalf[] = {Status::kBusy, Status::kNotGranted, Status::kCapacityExceeded,
                             Status::kWriteFault, Status::kInternalError};
@@ -138,7 +138,7 @@ TEST_F(FloorOfCalls, ManyRequestsOfOneCallAreHeldByOneOfThem) {
     EXPECT_EQ(floor(), 2u);
 }
 
-TEST_F(FloorOfLoneLanes, TheSameHoldsForTheFastPath) {
+TEST_F(FloorOfSingleLanes, TheSameHoldsForTheFastPath) {
     for (std::uint32_t i = 0; i < 50; ++i)
         ASSERT_EQ(v.write(kMe, ch, i, 1, buffer, late()), Status::kSuccess);
     EXPECT_EQ(floor(), 50u);

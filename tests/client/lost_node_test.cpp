@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "embedded/daemon_over_ports.hpp"
 #include "embedded/rig.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 #include "support/count.hpp"
@@ -27,14 +28,8 @@ class LostNode : public ::testing::Test {
                 embedded::Node::open(o, embedded::UdpListen{.address = loopback_address(11 + n)}).value());
         wire = rdma::UdpWire::open({.address = loopback_address(13)}, *reactor).value();
         nic = rdma::open_udp_nic(*wire, {}).value();
-        std::vector<daemon::SsdPort*> raw;
-        for (std::uint32_t slot = 0; slot < 2 * kSsdsOfNode; ++slot) {
-            ports.push_back(daemon::NvmfSsdPort::connect(*nic, slot, identity(slot)).value());
-            raw.push_back(ports.back().get());
-        }
-        daemon = daemon::InProcessControlPlane::start(std::make_unique<daemon::MemoryRecordStore>(),
-                                                      std::move(raw), {})
-                     .value();
+        daemon = gnstor::test::start_daemon_over(
+            *nic, 2 * kSsdsOfNode, [&](std::uint32_t slot) { return identity(slot); }, ports);
         client::ClientOptions c;
         c.name = "owner";
         c.channels = 1;

@@ -2,6 +2,7 @@
 #include "daemon/http/access.hpp"
 #include "daemon/decisions/in_process.hpp"
 #include "daemon/http/api.hpp"
+#include "daemon/http/client_token.hpp"
 #include "daemon/http/http_client.hpp"
 #include "daemon/http/http_server.hpp"
 #include "daemon/http/token_file.hpp"
@@ -42,7 +43,7 @@ TEST(Access, OnlyTheCompleteTokenGrantsAccess) {
 TEST(Access, TheTokenIsReadFromTheBearerHeader) {
     const auto status = [](std::string_view authorization, std::string_view path = "/v1/status",
                            std::string_view origin = "", std::string_view token = kToken) {
-        const auto refused = refuse_access(path, authorization, origin, token);
+        const auto refused = judge_access({path, authorization, origin}, token, {}).refused;
         if (refused) {
             EXPECT_FALSE(refused->message.empty());
         }
@@ -60,6 +61,56 @@ TEST(Access, TheTokenIsReadFromTheBearerHeader) {
     EXPECT_EQ(status("", "/v1/volumes", "", ""), 200) << "a Unix socket needs no token";
     EXPECT_EQ(status("Bearer " + kToken, "/v1/status", "http://evil.example"), 403);
     EXPECT_EQ(status("", "/v1/status", "null", ""), 403);
+}
+
+TEST(ClientToken, IsOneLineOfTheDocumentedFormAndDependsOnAllItSays) {
+    const std::string token = make_client_token(kToken, {9, 4097}).value();
+    EXPECT_EQ(token.substr(0, 12), "gnc1.9.4097.");
+    EXPECT_EQ(token.size(), 12u + 43u) << "32 bytes in base64url";
+    EXPECT_TRUE(is_token(token)) << token;
+    std::set<std::string> all{token.substr(12)};
+    for (const ClientClaim& other : {ClientClaim{8, 4097}, ClientClaim{9, 4098}, ClientClaim{9 + 256, 4097},
+                                     ClientClaim{9, 4097 + (1u << 24)}})
+        EXPECT_TRUE(all.insert(make_client_token(kToken, other)->substr(token.rfind('.') - 11)).second);
+    EXPECT_NE(make_client_token(kToken + "x", {9, 4097}).value(), token);
+    EXPECT_TRUE(is_client_token(token, kToken, {9, 4097}));
+    EXPECT_FALSE(is_client_token(token, kToken, {9, 4098}));
+    // HMAC-SHA-256("0123456789abcdef", "client token" || 0 || 09 00 || 01 10 00 00), of another
+    // implementation.
+    EXPECT_EQ(token.substr(12), "wv-xRVq1jG842Qs0U81N5tcXSaum7X72dv1Zj28t6uA");
+}
+
+TEST(ClientToken, OtherTextIsNoToken) {
+    for (const char* text : {"", "gnc1", "gnc1.", "gnc1.1", "gnc1.1.", "gnc1.1.2", "gnc1..2.x", "gnc1.0.2.x",
+                             "gnc1.1.0.x", "gnc1.01.2.x", "gnc1.1.02.x", "gnc1.-1.2.x", "gnc1.65536.2.x",
+                             "gnc1.1.4294967296.x", "gnc1. 1.2.x", "gnc2.1.2.x", "GNC1.1.2.x", "gnc1.1x.2.x"})
+        EXPECT_FALSE(read_client_token(text)) << text;
+    EXPECT_TRUE(read_client_token("gnc1.65535.4294967295.x"));
+}
+
+TEST(ClientToken, LetsInItsClientWhileItsGenerationIsTheNewestAndNobodyElse) {
+    std::uint32_t newest = 4097;
+    const GenerationOf generation_of = [&](nvme::ClientId id) -> std::optional<std::uint32_t> {
+        return id == 9 ? std::optional(newest) : std::nullopt;
+    };
+    const auto judge = [&](const std::string& token, const GenerationOf& of) {
+        const Caller caller = judge_access({"/v1/status", "Bearer " + token, ""}, kToken, of);
+        return caller.refused ? caller.refused->status : static_cast<int>(caller.client);
+    };
+    const std::string token = make_client_token(kToken, {9, 4097}).value();
+    EXPECT_EQ(judge(token, generation_of), 9);
+    EXPECT_EQ(judge(kToken, generation_of), 0) << "the administrator's";
+    EXPECT_EQ(judge(token, {}), 401) << "a gateway has no clients";
+    for (std::size_t i = 0; i < token.size(); ++i) {
+        std::string forged = token;
+        forged[i] = forged[i] == '8' ? '7' : '8';
+        EXPECT_EQ(judge(forged, generation_of), 401) << forged;
+        EXPECT_EQ(judge(token.substr(0, i), generation_of), 401) << i;
+    }
+    EXPECT_EQ(judge(make_client_token(kToken, {10, 4097}).value(), generation_of), 401) << "removed";
+    EXPECT_EQ(judge(make_client_token("another token file", {9, 4097}).value(), generation_of), 401);
+    newest = 4098;
+    EXPECT_EQ(judge(token, generation_of), 401) << "rotated";
 }
 
 TEST(Access, ValidTokensAreDistinguishedFromInvalidOnes) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 using namespace gnstor;
 using namespace gnstor::daemon;
@@ -22,10 +23,12 @@ namespace {
 class ApiTest : public ::testing::Test {
   protected:
     void SetUp() override {
+        array.authenticate({1});
         InProcessOptions options;
         options.tick = std::chrono::milliseconds(0);
-        options.ssd_counters = [](const SsdInfo& ssd) {
-            return SsdCounters{{"reads", ssd.slot + 10}, {"writes", ssd.slot}};
+        options.ssd_readings = [](const SsdInfo& ssd) {
+            return SsdReadings{
+                {{"reads", ssd.slot + 10}, {"writes", ssd.slot}}, ssd.capacity_blocks * 9 / 10, 80};
         };
         options.ssd_firmware = [](const SsdInfo& ssd) { return ssd.slot == 2 ? "3.2.1" : ""; };
         control = InProcessControlPlane::start(std::make_unique<MemoryRecordStore>(), array.ports(), options)
@@ -69,10 +72,10 @@ class ApiTest : public ::testing::Test {
         std::string method = request.method;
         for (char& c : method) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
         for (const auto& [route, methods] : document.at("paths").items()) {
-            const auto brace = route.find("{name}");
+            const auto brace = route.find('{');
             bool fits = route == path;
             if (brace != std::string::npos) {
-                const std::string tail = route.substr(brace + 6);
+                const std::string tail = route.substr(route.find('}') + 1);
                 fits = path.rfind(route.substr(0, brace), 0) == 0 && path.size() > brace + tail.size() &&
                        path.substr(path.size() - tail.size()) == tail &&
                        path.substr(brace, path.size() - tail.size() - brace).find('/') == std::string::npos;
@@ -126,7 +129,25 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     make_volume();
     send(200, "GET", "/v1/volumes");
     EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("owner_name"), "alice");
-    send(200, "GET", "/v1/clients");
+    EXPECT_FALSE(send(200, "POST", "/v1/clients/carol/add").contains("token")) << "not served over TCP";
+    api->tell_tcp({"https://node:80", "SHA256:00", ""}, "0123456789abcdef");
+    const json added = send(200, "POST", "/v1/clients/carol/add");
+    EXPECT_EQ(added.at("address"), "https://node:80");
+    EXPECT_EQ(added.at("certificate_fingerprint"), "SHA256:00");
+    const json rotated = send(200, "POST", "/v1/clients/carol/rotate");
+    EXPECT_GT(rotated.at("generation"), added.at("generation"));
+    EXPECT_NE(rotated.at("token"), added.at("token"));
+    EXPECT_EQ(send(200, "GET", "/v1/clients/3/keys").at("keys").at(0).at("slot"), 1);
+    send(200, "POST", "/v1/clients/carol/remove");
+    send(403, "GET", "/v1/clients/3/keys");
+    send(403, "POST", "/v1/clients", {{"name", "carol"}});
+    send(404, "POST", "/v1/clients/nobody/remove");
+    send(404, "POST", "/v1/clients/nobody/rotate");
+    send(400, "POST", "/v1/clients/a%20b/add");
+    for (const char* id : {"0", "65536", "x", "-1"})
+        send(400, "GET", std::string("/v1/clients/") + id + "/keys");
+    EXPECT_EQ(send(200, "GET", "/v1/clients").at("clients").at(2).at("removed"), true);
+    EXPECT_EQ(send(200, "GET", "/v1/status").at("clients"), 2);
     send(200, "GET", "/v1/array");
     const json ssds = send(200, "GET", "/v1/ssds").at("ssds");
     EXPECT_EQ(ssds.at(2).at("counters").at("reads"), 12);
@@ -147,13 +168,35 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     send(200, "DELETE", "/v1/volumes/v?client=1");
     send(404, "GET", "/v1/volumes/v");
     EXPECT_EQ(send(200, "GET", "/healthz").at("status"), "ok");
+    const json health = send(200, "GET", "/v1/health");
+    EXPECT_EQ(health.at("status"), "warning");
+    EXPECT_EQ(health.at("findings").at(0).at("code"), "GNS_NEARFULL");
+    EXPECT_EQ(send(200, "GET", "/v1/status").at("health"), "warning");
+    const json capacity = send(200, "GET", "/v1/capacity");
+    EXPECT_EQ(capacity.at("ssds").size(), 4u);
+    EXPECT_EQ(capacity.at("used_bytes"), 4 * std::uint64_t{262'144 * 9 / 10} * 4096);
+    EXPECT_EQ(capacity.at("room").size(), 4u);
     EXPECT_EQ(send(200, "GET", "/openapi.json"), document);
     const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
     for (const char* line :
          {"gnstor_ssd_reads_total{slot=\"2\"", "# HELP gnstor_ssd_reads_total Read commands",
           "gnstor_http_requests_total{route=\"/v1/volumes\",method=\"POST\",code=\"201\"} 1",
-          "process_cpu_seconds_total", "gnstor_volumes 0"})
+          "process_cpu_seconds_total", "gnstor_volumes 0", "gnstor_ssd_used_bytes{slot=\"1\"",
+          "gnstor_health{code=\"GNS_NEARFULL\",severity=\"warning\"} 1",
+          "gnstor_health{code=\"GNS_FULL\",severity=\"error\"} 0"})
         EXPECT_NE(metrics.find(line), std::string::npos) << line << " is not in\n" << metrics;
+    // Text format 0.0.4: the samples of a metric are one group, behind its TYPE.
+    std::string family;
+    std::set<std::string> families;
+    std::istringstream lines(metrics);
+    for (std::string line; std::getline(lines, line);) {
+        if (line.starts_with("# TYPE ")) {
+            family = line.substr(7, line.find(' ', 7) - 7);
+            EXPECT_TRUE(families.insert(family).second) << line;
+        } else if (!line.starts_with("# ")) {
+            EXPECT_EQ(line.substr(0, line.find_first_of("{ ")), family) << line;
+        }
+    }
     std::size_t operations = 0;
     for (const auto& [path, methods] : document.at("paths").items()) operations += methods.size();
     std::set<std::string> succeeded;

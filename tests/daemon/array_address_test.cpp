@@ -18,6 +18,12 @@ TEST(ArrayAddress, NamesASocketOrAHostAndPort) {
     EXPECT_EQ(parse_array_address("http://storage-1.example:80/")->host, "storage-1.example");
     EXPECT_EQ(parse_array_address("http://[fd00::1]:8470")->host, "fd00::1");
     EXPECT_EQ(parse_host_port("127.0.0.1:0", true)->port, 0);
+    EXPECT_FALSE(v4->tls);
+    const auto tls = parse_array_address("https://[fd00::1]:8470/");
+    ASSERT_TRUE(tls.ok());
+    EXPECT_TRUE(tls->tls);
+    EXPECT_EQ(tls->host, "fd00::1");
+    EXPECT_EQ(tls->port, 8470);
 }
 
 TEST(ArrayAddress, AnythingElseIsRefusedWithTheAcceptedForms) {
@@ -33,7 +39,9 @@ TEST(ArrayAddress, AnythingElseIsRefusedWithTheAcceptedForms) {
                             "http://h:80x",
                             "http://h:80/path",
                             "http://u@h:80",
-                            "https://h:80",
+                            "https://h",
+                            "https://h:0",
+                            "HTTPS://h:80",
                             "h:80",
                             "http://[]:80",
                             "http://a b:80",
@@ -47,6 +55,21 @@ TEST(ArrayAddress, AnythingElseIsRefusedWithTheAcceptedForms) {
         EXPECT_EQ(refused.error().code, Errc::kInvalidArgument);
     }
     EXPECT_FALSE(parse_host_port("127.0.0.1:0", false).ok());
+}
+
+TEST(ArrayAddress, WhoNamesACertificateGetsNoConnectionWithoutOne) {
+    const std::string pin = "SHA256:" + std::string(64, 'a');
+    const auto options = [](std::string_view array, const TlsWords& words) {
+        return client_options(array, "no/token", words).error();
+    };
+    for (const TlsWords& words : {TlsWords{"ca.pem", ""}, TlsWords{"", pin}}) {
+        EXPECT_EQ(options("http://h:80", words).code, Errc::kInvalidArgument);
+        EXPECT_NE(options("http://h:80", words).message.find("https://"), std::string::npos);
+        EXPECT_TRUE(client_options("unix:/run/s", "", words).ok()) << "a Unix socket needs none";
+        EXPECT_NE(options("https://h:80", words).message.find("--token-file"), std::string::npos);
+    }
+    EXPECT_EQ(options("https://h:80", {"ca.pem", pin}).code, Errc::kInvalidArgument);
+    EXPECT_EQ(options("https://h:80", {"", "SHA256:12"}).code, Errc::kInvalidArgument);
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ class GatewayApiTest : public ::testing::Test {
         gateway.info.subsystem_nqn = "nqn.2026-11.io.gnstor:volume:disk";
         gateway.info.writable = true;
         gateway.info.counters = {{"reads", 11}, {"connections_failed", 12}, {"refused", 13}};
+        gateway.info.hosts_listed = 3;
+        gateway.info.hosts_trouble = "hosts.json is malformed";
         gateway.info.ssds = {4, 5};
         gateway.info.many = 6;
         gateway.info.unflushed = 7;
@@ -64,6 +66,8 @@ TEST_F(GatewayApiTest, AnswersAreAsTheDocumentSays) {
     EXPECT_EQ(get(200, "/openapi.json"), document);
     const json glance = get(200, "/v1/gateway");
     EXPECT_EQ(glance.at("counters").at("connections_failed"), 12);
+    EXPECT_EQ(glance.at("hosts").at("any"), false);
+    EXPECT_EQ(glance.at("hosts").at("listed"), 3);
     EXPECT_EQ(glance.at("shares").at("ssds").at(1).at("under_way"), 5);
     get(404, "/v1/volumes");
     get(400, "/metrics?x=1");
@@ -89,7 +93,8 @@ TEST_F(GatewayApiTest, MetricsHaveEveryCounterWithItsHelpAndItsType) {
          {"gnstor_gateway_reads_total 11\n", "gnstor_gateway_connections_failed_total 12\n",
           "gnstor_gateway_refused_total 13\n", "gnstor_gateway_share_used{slot=\"1\"} 5\n",
           "gnstor_gateway_share_used{slot=\"many\"} 6\n", "gnstor_gateway_unflushed_changes 7\n",
-          "gnstor_gateway_flushes_fail 0\n", "gnstor_gateway_writable 1\n", "volume=\"a\\\"b\""})
+          "gnstor_gateway_flushes_fail 0\n", "gnstor_gateway_any_host 0\n", "gnstor_gateway_hosts_listed 3\n",
+          "gnstor_gateway_hosts_file_bad 1\n", "gnstor_gateway_writable 1\n", "volume=\"a\\\"b\""})
         EXPECT_NE(text.find(line), std::string::npos) << line << text;
     std::set<std::string> families;
     std::size_t samples = 0;

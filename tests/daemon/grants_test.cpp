@@ -13,9 +13,6 @@ using namespace gnstor::daemon::test;
 
 namespace {
 
-constexpr std::uint32_t kGrantMs = 9'000;
-constexpr std::uint64_t kBoundMs = kGrantMs + 90 + 10;  // and 1 %, and a clock's grain
-
 class GrantsTest : public ManagerTest {
   protected:
     void SetUp() override {
@@ -25,12 +22,6 @@ class GrantsTest : public ManagerTest {
         alice = client("alice");
         ASSERT_TRUE(create(alice, "v").ok());
         manager->tick(now);
-    }
-    [[nodiscard]] std::uint64_t pending() { return manager->info(now).pending_changes; }
-    /// As a daemon does it: about once a second.
-    void let_pass(std::uint64_t ms) {
-        for (; ms > 1'000; ms -= 1'000) manager->tick(now += 1'000);
-        manager->tick(now += ms);
     }
     [[nodiscard]] nvme::Epoch epoch_on(std::uint32_t slot) {
         return array.flash[slot]->volumes.begin()->second.epoch;

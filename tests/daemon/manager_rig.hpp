@@ -9,6 +9,10 @@
 
 namespace gnstor::daemon::test {
 
+/// For tests of grants that end.
+inline constexpr std::uint32_t kGrantMs = 9'000;
+inline constexpr std::uint64_t kBoundMs = kGrantMs + 90 + 10;  // and 1 %, and a clock's grain
+
 /// Neither saves nor loads while it is broken.
 class FlakyStore final : public RecordStore {
   public:
@@ -43,6 +47,12 @@ class ManagerTest : public ::testing::Test {
         auto started = Manager::start(*store, array.ports(), options, now);
         ASSERT_TRUE(started.ok()) << started.error().message;
         manager = std::move(started).value();
+    }
+    [[nodiscard]] std::uint64_t pending() { return manager->info(now).pending_changes; }
+    /// Advances the clock by `ms`, and calls tick() after each second of it, as gnstord does.
+    void let_pass(std::uint64_t ms) {
+        for (; ms > 1'000; ms -= 1'000) manager->tick(now += 1'000);
+        manager->tick(now += ms);
     }
     void lose_store() { store = std::make_unique<MemoryRecordStore>(); }
     nvme::ClientId client(const std::string& name) { return manager->register_client(name).value().id; }

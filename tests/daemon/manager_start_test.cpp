@@ -184,7 +184,7 @@ TEST_F(ManagerTest, ReusedVolumeIdsStartAboveTheirOldEpochs) {
     const auto a = client("alice");
     Records full;
     full.term = 1;
-    full.clients[a] = "alice";
+    full.clients[a].name = "alice";
     Change change;
     change.term = manager->term();
     for (std::uint32_t id = 1; id <= 0xFFFF; ++id)

@@ -9,11 +9,14 @@
 #include <gnstor/nvme/fencing.hpp>
 
 #include "daemon/decisions/ssd_port.hpp"
+#include "nvmf/auth/dhchap_key.hpp"
 
 #include <cstring>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 
 namespace gnstor::daemon::test {
 
@@ -27,6 +30,7 @@ struct ModelFlash {
     std::map<std::uint32_t, placement::ArrayMap> maps;  ///< every version ever seen
     std::uint32_t map_version = 0;
     std::size_t max_volumes = 1024;
+    std::shared_ptr<const nvmf::auth::DhchapKey> node_key;  ///< null: its node authenticates nobody
     std::vector<std::string> violations;
     std::uint64_t commands = 0;
 };
@@ -42,7 +46,10 @@ class ModelSsd final : public SsdPort {
     std::function<Fault(bool after)> fault;
     bool full = false;  ///< has no room for any change, not even of what it has
 
-    bool reconnected = false;      ///< since the last volume_list()
+    bool reconnected = false;  ///< since the last volume_list()
+    bool hides_key = false;    ///< a defect: gnstord is not told that the node authenticates
+    /// The hosts that its node lets in; forgotten when it restarts. Nothing: no list has come.
+    std::optional<std::map<nvme::ClientId, std::uint32_t>> hosts;
     bool write_protected = false;  ///< what commands change is forgotten when the array boots
 
     std::uint32_t slot() const override { return slot_; }
@@ -91,6 +98,7 @@ class ModelSsd final : public SsdPort {
     Result<void> map_set(std::uint64_t term, const nvme::MapSet& set, std::uint32_t nonce) override {
         return run([&] {
             return with_term(term, [&] {
+                if (flash_.node_key && !hosts) violated("a grant before the list of hosts");
                 if (set.grant_ms != 0 && (nonce == 0 || nonce != nonce_)) return nvme::Status::kNotGranted;
                 const nvme::Status done = set_map(set);
                 if (nvme::ok(done)) ++grants;
@@ -98,7 +106,24 @@ class ModelSsd final : public SsdPort {
             });
         });
     }
-    std::uint32_t grants = 0;  ///< since it booted
+    const nvmf::auth::DhchapKey* node_key() const override {
+        return hides_key ? nullptr : flash_.node_key.get();
+    }
+    Result<void> hosts_set(std::uint64_t term, std::uint64_t version,
+                           std::span<const nvme::HostSetEntry> list) override {
+        return run([&] {
+            if (reconnected) violated("a list of hosts before it was listed");
+            return set_hosts(term, version, list);
+        });
+    }
+    /// Its node and its own process begin anew, on the same flash.
+    void restart() {
+        reconnected = true;
+        hosts.reset();
+        hosts_term_ = hosts_version_ = 0;
+    }
+    std::uint32_t grants = 0;     ///< since it booted
+    std::uint32_t host_sets = 0;  ///< lists that it has taken since it booted
 
   private:
     template <class Work>
@@ -125,6 +150,28 @@ class ModelSsd final : public SsdPort {
     }
     void violated(std::string what) { flash_.violations.push_back(fmt::format("SSD {}: {}", slot_, what)); }
 
+    /// As nvmf::DerivedHosts.
+    nvme::Status set_hosts(std::uint64_t term, std::uint64_t version,
+                           std::span<const nvme::HostSetEntry> list) {
+        if (term < hosts_term_) return nvme::Status::kStaleTerm;
+        std::map<nvme::ClientId, std::uint32_t> named;
+        for (const nvme::HostSetEntry& entry : list) {
+            if (entry.client == 0 || entry.generation == 0 ||
+                (!named.empty() && named.rbegin()->first >= entry.client))
+                violated("a malformed list of hosts");
+            named[entry.client] = entry.generation;
+        }
+        if (hosts && term == hosts_term_ && version <= hosts_version_) {
+            if (version == hosts_version_ && named != *hosts)
+                violated("a version with another list of hosts");
+            return nvme::Status::kSuccess;
+        }
+        hosts = std::move(named);
+        hosts_term_ = term;
+        hosts_version_ = version;
+        ++host_sets;
+        return nvme::Status::kSuccess;
+    }
     nvme::Status add(const nvme::VolumeRecord& record) {
         const nvme::VolumeId id = record.geometry.volume;
         if (flash_.volumes.contains(id)) return nvme::Status::kVolumeExists;
@@ -177,7 +224,15 @@ class ModelSsd final : public SsdPort {
     const std::uint32_t slot_;
     ModelFlash& flash_;
     std::uint32_t nonce_ = 0;
+    std::uint64_t hosts_term_ = 0, hosts_version_ = 0;  ///< of `hosts`
 };
+
+inline nvmf::auth::DhchapKey model_node_key(std::uint8_t seed) {
+    const std::array<std::uint8_t, 32> bytes{seed, 7};
+    return nvmf::auth::DhchapKey::from_bytes(nvmf::auth::KeyTransform::kSha256,
+                                             std::as_bytes(std::span(bytes)))
+        .value();
+}
 
 /// N drives with distinct UUIDs.
 struct ModelArray {
@@ -188,6 +243,12 @@ struct ModelArray {
             flash.back()->uuid[15] = static_cast<std::uint8_t>(s + 1);
         }
         boot();
+    }
+    /// The nodes of these drives authenticate hosts.
+    void authenticate(std::initializer_list<std::size_t> slots) {
+        for (const std::size_t s : slots)
+            flash[s]->node_key = std::make_shared<const nvmf::auth::DhchapKey>(
+                model_node_key(static_cast<std::uint8_t>(s + 1)));
     }
     /// New ports on the same flash: the drives restart.
     void boot() {

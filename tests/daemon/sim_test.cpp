@@ -5,7 +5,9 @@
 // Invariants, checked after every step: drives' own (model_ssd.hpp: terms, epochs, versions, reborn VIDs); a
 // confirmed opening for writing fences every earlier one on every drive; no second client is let in before a
 // lease ends; what was acknowledged or listed (volumes, shares, lengths, deletions) is there after any
-// restart, with or without the store; when faults cease, everything settles and all drives are equal.
+// restart, with or without the store; when faults cease, everything settles and all drives are equal. Of
+// clients (docs/array.md, rule 19): no drive lets in a client under a key whose end was acknowledged or whose
+// records were lost, and no client gets such a key back; a name has one id while the store lives.
 #include "daemon/chaos.hpp"
 #include "daemon/decisions/manager.hpp"
 #include "support/count.hpp"
@@ -35,7 +37,9 @@ struct Known {
 
 class Simulation {
   public:
-    explicit Simulation(std::uint64_t seed) : seed_(seed), chaos_(seed), array_(3) {}
+    explicit Simulation(std::uint64_t seed) : seed_(seed), chaos_(seed), array_(3) {
+        array_.authenticate({0, 1});
+    }
 
     void run(int steps) {
         start();
@@ -54,10 +58,14 @@ class Simulation {
     }
     [[nodiscard]] const Chaos& chaos() const { return chaos_; }
     std::uint64_t acknowledged = 0, refused = 0, rebuilt = 0, starts = 0, second_writers = 0, looked = 0;
-    std::uint64_t starts_without_a_drive = 0;
+    std::uint64_t starts_without_a_drive = 0, keys_ended = 0;
 
   private:
-    void lose_store() { store_ = MemoryRecordStore{}; }
+    void lose_store() {
+        store_ = MemoryRecordStore{};
+        ended_.insert(given_.begin(), given_.end());
+        ids_.clear();
+    }
 
     void start() {
         for (int tries = 0; tries < 1000; ++tries) {
@@ -101,7 +109,49 @@ class Simulation {
     nvme::ClientId pick_client() {
         const std::string name = fmt::format("c{}", chaos_.random.below(3));
         auto registered = manager_->register_client(name);
-        return registered.ok() ? registered->id : 0;
+        if (registered.ok()) return has_id(name, registered->id);
+        if (registered.error().code != Errc::kPermission || chaos_.random.below(2) == 0) return 0;
+        const auto added = manager_->add_client(name);  // it was removed
+        return added.ok() ? has_id(name, added->identity.id) : 0;
+    }
+    nvme::ClientId has_id(const std::string& name, nvme::ClientId id) {
+        EXPECT_EQ(ids_.try_emplace(name, id).first->second, id) << name << "; GN_SEED=" << seed_;
+        return id;
+    }
+
+    /// Rotates or removes a client.
+    void end_keys(const std::string& name) {
+        const auto known = ids_.find(name);
+        if (known == ids_.end()) return;
+        const nvme::ClientId id = known->second;
+        if (chaos_.random.below(2) == 0) {
+            const auto rotated = manager_->rotate_client(name, now_);
+            return rotated.ok() ? acknowledge_end(id, rotated->generation) : void(++refused);
+        }
+        for (auto& [volume, k] : known_)
+            if (k.writer == id) k.writer = 0;  // ended, whether that is acknowledged or not
+        const auto removed = manager_->remove_client(name, now_);
+        removed.ok() ? acknowledge_end(id, 0) : void(++refused);
+    }
+    void acknowledge_end(nvme::ClientId id, std::uint32_t keep) {
+        ++acknowledged;
+        ++keys_ended;
+        for (const auto& [client, generation] : given_)
+            if (client == id && generation != keep) ended_.emplace(client, generation);
+    }
+    /// Also notes which generations are given out.
+    void check_clients() {
+        for (const nvme::ClientId id : {1, 2, 3, 4, 5, 6}) {
+            const auto client = manager_->client_of(id);
+            if (!client) continue;
+            EXPECT_FALSE(ended_.contains({id, client->generation}))
+                << "client " << id << "; GN_SEED=" << seed_;
+            given_.emplace(id, client->generation);
+        }
+        for (const auto& drive : array_.drives)
+            for (const auto& host : drive->hosts.value_or(Hosts{}))
+                EXPECT_FALSE(ended_.contains(host))
+                    << "SSD " << drive->slot() << " lets client " << host.first << " in; GN_SEED=" << seed_;
     }
 
     void step() {
@@ -109,7 +159,7 @@ class Simulation {
         if (who == 0) return;
         const std::string name = fmt::format("v{}", chaos_.random.below(3));
         const auto found = known_.find(name);
-        switch (chaos_.random.below(14)) {
+        switch (chaos_.random.below(15)) {
             case 0:
             case 1:
                 return create(who, name);
@@ -135,6 +185,8 @@ class Simulation {
                 return fill();
             case 10:
                 return look(who, name);
+            case 11:
+                return end_keys(fmt::format("c{}", chaos_.random.below(3)));
             default:
                 if (found != known_.end()) return open(who, name, found->second);
                 // Not acknowledged, and perhaps half created: whatever comes of it, check() hears of it.
@@ -255,6 +307,7 @@ class Simulation {
         for (const auto& flash : array_.flash)
             for (const std::string& v : flash->violations) ADD_FAILURE() << v << "; GN_SEED=" << seed_;
         if (!manager_) return;
+        check_clients();
         std::map<std::string, nvme::VolumeRecord> listed;
         for (const nvme::VolumeRecord& r : manager_->list_volumes()) {
             listed[r.name] = r;
@@ -297,6 +350,16 @@ class Simulation {
         EXPECT_EQ(manager_->tick(now_).pending, 0u) << "GN_SEED=" << seed_;
         EXPECT_TRUE(manager_->array().ok());
         check();
+        for (const auto& drive : array_.drives) {
+            if (drive->node_key() == nullptr) continue;
+            ASSERT_TRUE(drive->hosts) << "GN_SEED=" << seed_;
+            for (const auto& [name, id] : ids_) {
+                const auto host = drive->hosts->find(id);
+                const auto client = manager_->client_of(id);
+                EXPECT_EQ(host == drive->hosts->end() ? 0 : host->second, client ? client->generation : 0)
+                    << "GN_SEED=" << seed_;
+            }
+        }
         const auto listed = manager_->list_volumes();
         for (const auto& flash : array_.flash) {
             EXPECT_EQ(flash->volumes.size(), listed.size()) << "GN_SEED=" << seed_;
@@ -320,6 +383,10 @@ class Simulation {
     ManagerOptions options_{1000, 0, 1};
     std::uint64_t now_ = 1;
     std::map<std::string, Known> known_;
+    using Hosts = std::map<nvme::ClientId, std::uint32_t>;
+    std::map<std::string, nvme::ClientId> ids_;  ///< while the store lives
+    /// Clients and generations of their keys: all that ever were, and those that must open no drive any more.
+    std::set<std::pair<nvme::ClientId, std::uint32_t>> given_, ended_;
 };
 
 std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
@@ -338,7 +405,7 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
     const std::uint64_t only = from_environment("GN_SEED", 0);
     const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", kSeeds);
     std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0, acknowledged = 0, rebuilt = 0,
-                  starts = 0, held = 0, looked = 0, without = 0;
+                  starts = 0, held = 0, looked = 0, without = 0, ended = 0;
     const std::uint64_t first = only != 0 ? only : from_environment("GN_SIM_FIRST", 1);
     for (std::uint64_t s = first; s < first + seeds && !HasFailure(); ++s) {
         Simulation simulation(s);
@@ -353,14 +420,16 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
         held += simulation.second_writers;
         looked += simulation.looked;
         without += simulation.starts_without_a_drive;
+        ended += simulation.keys_ended;
     }
     fmt::print(
         "daemon simulation: {} seeds, {} store and drive operations, {} acknowledged changes, {} openings "
         "for reading, "
         "{} crashes, {} refused, {} answers lost, {} starts, {} of them without a drive, {} rebuilds without "
         "the store, "
-        "{} attempts against a held lease\n",
-        seeds, operations, acknowledged, looked, crashes, refused, lost, starts, without, rebuilt, held);
+        "{} attempts against a held lease, {} times the keys of a client ended\n",
+        seeds, operations, acknowledged, looked, crashes, refused, lost, starts, without, rebuilt, held,
+        ended);
     if (only != 0) return;
     gnstor::test::count("daemon_sim_seeds", seeds);
     gnstor::test::count("daemon_sim_operations", operations);
@@ -369,6 +438,7 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
     gnstor::test::count("daemon_sim_starts_without_a_drive", without);
     gnstor::test::count("daemon_sim_rebuilds", rebuilt);
     gnstor::test::count("daemon_sim_held_leases", held);
+    gnstor::test::count("daemon_sim_keys_ended", ended);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "daemon/records/sqlite_store.hpp"
 #include "daemon/decisions/manager.hpp"
 #include "daemon/model_ssd.hpp"
+#include "daemon/records/sqlite_database.hpp"
 #include "support/file_bytes.hpp"
 
 #include <gtest/gtest.h>
@@ -38,7 +39,7 @@ class SqliteStoreTest : public ::testing::Test {
         change.map.emplace();
         change.map->version = 3;
         change.map->slot_count = 2;
-        change.put_clients = {{1, "alice"}, {65535, ""}};
+        change.put_clients = {{1, {"alice", 4097}}, {2, {"bob", 4'294'967'295u, true}}, {65535, {""}}};
         nvme::VolumeRecord r{};
         r.record_version = nvme::kVolumeRecordVersion;
         r.geometry = {99, 16, 5, 4, 2, 0};
@@ -59,11 +60,25 @@ class SqliteStoreTest : public ::testing::Test {
         EXPECT_EQ(sqlite3_exec(db, text.c_str(), nullptr, nullptr, &message), SQLITE_OK) << message;
         sqlite3_close(db);
     }
+    /// As schema 5 had them.
+    void without_generations() {
+        sql("ALTER TABLE clients DROP COLUMN generation; ALTER TABLE clients DROP COLUMN removed");
+        ASSERT_NO_FATAL_FAILURE(with_checksum("UPDATE clients SET crc = gn_crc('clients', id, name)"));
+        sql("PRAGMA user_version = 5");
+    }
     /// As schema 4 had them.
     void without_checksums() {
+        without_generations();
         for (const char* table : {"array", "clients", "volumes", "creating", "retired", "ssds"})
             sql(fmt::format("ALTER TABLE {} DROP COLUMN crc", table));
         sql("PRAGMA user_version = 4");
+    }
+    void with_checksum(const std::string& text) const {
+        SqliteDatabase db(file());
+        ASSERT_TRUE(db.open().ok());
+        const auto ran = db.run(text, "run a test's statement");
+        ASSERT_TRUE(ran.ok()) << ran.error().message;
+        db.set_checkpoint_at_close(true);
     }
     [[nodiscard]] std::string contents() const { return gnstor::test::file_bytes(file()); }
     void expect_refused(Errc code, const std::string& part) {
@@ -128,6 +143,31 @@ TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsMigratedAndKeepsTheMapInForce) 
     EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
 }
 
+TEST_F(SqliteStoreTest, AStoreOfTheFifthSchemaIsMigratedAndItsClientsHaveTheFirstGeneration) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    without_generations();
+    for (int opened = 0; opened < 2; ++opened) {
+        auto store = open();
+        ASSERT_TRUE(store.ok()) << store.error().message;
+        const Records got = store.value()->load().value();
+        EXPECT_EQ(got.clients.at(1), (ClientRecord{"alice", 1, false}));
+        EXPECT_EQ(got.clients.at(2), (ClientRecord{"bob", 1, false}));
+        EXPECT_EQ(got.clients.size(), 3u);
+        EXPECT_EQ(got.volumes.size(), 1u);
+    }
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    EXPECT_EQ(open().value()->load()->clients.at(2), (ClientRecord{"bob", 4'294'967'295u, true}));
+}
+
+TEST_F(SqliteStoreTest, ADamagedClientOfTheFifthSchemaIsNotMigrated) {
+    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    without_generations();
+    sql("UPDATE clients SET name = 'mallory' WHERE id = 1");
+    const std::string before = contents();
+    expect_refused(Errc::kCorrupt, "the checksum of a client is wrong");
+    EXPECT_TRUE(contents() == before) << "its rows would have good checksums";
+}
+
 TEST_F(SqliteStoreTest, ADamagedStoreOfAnOlderSchemaIsNotMigrated) {
     { ASSERT_TRUE(open().value()->save(sample()).ok()); }
     without_checksums();
@@ -186,8 +226,9 @@ TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
 }
 
 TEST_F(SqliteStoreTest, AnyDamagedFileIsRefusedUnchangedAndSetAsideOnRequest) {
-    const char* const damages[] = {"PRAGMA user_version = 4", "PRAGMA user_version = 1",
-                                   "PRAGMA application_id = 5", "DROP TABLE volumes"};
+    const char* const damages[] = {"PRAGMA user_version = 5", "PRAGMA user_version = 4",
+                                   "PRAGMA user_version = 1", "PRAGMA application_id = 5",
+                                   "DROP TABLE volumes"};
     for (const char* damage : damages) {
         { ASSERT_TRUE(open().value()->save(sample()).ok()); }
         sql(damage);
@@ -210,7 +251,11 @@ TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
     expect_refused(Errc::kCorrupt, "the checksum of its array record is wrong");
     sql("UPDATE array SET term = 7; UPDATE retired SET epoch = 11");
     expect_refused(Errc::kCorrupt, "the checksum of a retired VID is wrong");
-    sql("UPDATE retired SET epoch = 12; DELETE FROM array");
+    sql("UPDATE retired SET epoch = 12; UPDATE clients SET removed = 0");
+    expect_refused(Errc::kCorrupt, "the checksum of a client is wrong");
+    sql("UPDATE clients SET removed = 1 WHERE id = 2; UPDATE clients SET generation = 1 WHERE id = 1");
+    expect_refused(Errc::kCorrupt, "the checksum of a client is wrong");
+    sql("UPDATE clients SET generation = 4097 WHERE id = 1; DELETE FROM array");
     expect_refused(Errc::kCorrupt, "array record");
 }
 

@@ -2,90 +2,14 @@
 // whole and once; a damaged one is refused, never believed.
 #include <gtest/gtest.h>
 
-#include "deengine/log/checkpoint_load.hpp"
-#include "deengine/sim/medium.hpp"
+#include "deengine/checkpoint_bench.hpp"
 
-#include <chrono>
 #include <cstdlib>
-#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 
 namespace gnstor::deengine {
 namespace {
-
-using sim::Medium;
-using sim::MediumOptions;
-
-/// A journal on a medium, and a checkpoint writer over a map of `pages` pages.
-struct Bench {
-    explicit Bench(std::uint64_t map_pages, FlashGeometry geometry = {64, 64})
-        : medium([&] {
-              MediumOptions o;
-              o.geometry = geometry;
-              return o;
-          }()),
-          flash(medium.view(0)),
-          pages(map_pages),
-          pool(flash, 0, geometry.units),
-          map(map_pages),
-          tombstones(1000),
-          journal(flash, pool),
-          writer(journal, pool, map, tombstones, floors, doubts) {
-        pool.start(1);
-    }
-    CheckpointBegin dimensions() const {
-        CheckpointBegin d{};
-        d.units = pool.units();
-        d.pages_per_unit = pool.pages_per_unit();
-        d.buckets = map.buckets();
-        d.page_bits = map.page_bits();
-        return d;
-    }
-    /// One page, or the wait that it needs.
-    void step() {
-        (void)writer.step(1, groups);
-        if (writer.wants_sync()) {
-            groups.durable = groups.current++;
-            pool.durable(groups.durable);
-        }
-    }
-    void write_whole() {
-        ASSERT_TRUE(writer.start());
-        while (writer.active()) step();
-        ASSERT_FALSE(writer.failed());
-    }
-    JournalIndex index() {
-        JournalIndex found(flash);
-        for (PageNumber p = 0; p < flash.geometry().pages(); ++p) {
-            PageOob oob{};
-            if (flash.read_oob(p, oob) == FlashStatus::kOk && oob.kind == PageKind::kSystem)
-                found.add(p, oob);
-        }
-        found.sort();
-        return found;
-    }
-    Result<LoadedCheckpoint> load(BlockMap& to, Tombstones& stones) {
-        JournalIndex found = index();
-        const JournalPlace* end = nullptr;
-        for (const JournalPlace& p : found.places())
-            if (p.type == JournalPage::kCheckpointEnd) end = &p;
-        if (end == nullptr) return error(Errc::kNotFound, "no end");
-        return load_checkpoint(found, *end, dimensions(), pages, to, stones);
-    }
-
-    Medium medium;
-    Flash& flash;
-    std::uint64_t pages;
-    GroupClock groups;
-    UnitPool pool;
-    BlockMap map;
-    Tombstones tombstones;
-    Doubts doubts;
-    std::vector<VolumeFloor> floors;
-    Journal journal;
-    CheckpointWriter writer;
-};
 
 std::uint64_t seed_from_environment(std::uint64_t otherwise) {
     const char* seed = std::getenv("GN_SEED");
@@ -95,7 +19,7 @@ std::uint64_t seed_from_environment(std::uint64_t otherwise) {
 /// Random inserts, updates and erasures at a load, each key on a page of its own.
 class Churn {
   public:
-    Churn(Bench& bench, std::uint64_t seed) : bench_(bench), random_(seed) {
+    Churn(CheckpointBench& bench, std::uint64_t seed) : bench_(bench), random_(seed) {
         for (PageNumber p = 0; p < bench.pages; ++p) free_.push_back(p);
     }
     void insert() {
@@ -149,7 +73,7 @@ class Churn {
         free_.pop_back();
         return page;
     }
-    Bench& bench_;
+    CheckpointBench& bench_;
     SplitMix64 random_;
     std::vector<PageNumber> free_;
     std::vector<BlockKey> keys_;
@@ -180,7 +104,7 @@ TEST(Checkpoint, KeysUnchangedWhileItIsWrittenAreLoadedExactlyOnce) {
     std::uint64_t compared = 0;
     for (std::uint64_t i = 0; i < 6; ++i) {
         SCOPED_TRACE("GN_SEED=" + std::to_string(seed + i));
-        Bench bench(60'000);
+        CheckpointBench bench(60'000);
         Churn churn(bench, seed + i);
         while (churn.shadow.size() < 59'000) churn.insert();
         churn.changed.clear();
@@ -202,7 +126,7 @@ TEST(Checkpoint, KeysUnchangedWhileItIsWrittenAreLoadedExactlyOnce) {
 }
 
 TEST(Checkpoint, TombstonesFloorsAndUnitsAreLoadedUnchanged) {
-    Bench bench(1000);
+    CheckpointBench bench(1000);
     for (std::uint32_t i = 0; i < 400; ++i)
         bench.tombstones.add({make_key(3, i * 10), i % 7 + 1, 5, 100 + i, i});
     for (std::uint16_t v = 1; v <= 300; ++v)
@@ -231,7 +155,7 @@ TEST(Checkpoint, TombstonesFloorsAndUnitsAreLoadedUnchanged) {
 TEST(Checkpoint, ADamagedPartIsRefusedWhicheverPartItIs) {
     std::uint32_t parts = 0;
     for (std::uint32_t damaged = 0;; ++damaged) {
-        Bench bench(2000, {16, 16});
+        CheckpointBench bench(2000, {16, 16});
         bench.tombstones.add({make_key(1, 5), 2, 1, 9, 0});
         bench.floors.push_back({1, 1, 4, 9});
         for (std::uint32_t i = 0; i < 1500; ++i) {
@@ -254,7 +178,7 @@ TEST(Checkpoint, ADamagedPartIsRefusedWhicheverPartItIs) {
 }
 
 TEST(Checkpoint, OfAnotherShardIsRefusedWithAnErrorMessage) {
-    Bench bench(2000, {16, 16});
+    CheckpointBench bench(2000, {16, 16});
     bench.write_whole();
     CheckpointBegin other = bench.dimensions();
     other.units = 8;
@@ -268,7 +192,7 @@ TEST(Checkpoint, OfAnotherShardIsRefusedWithAnErrorMessage) {
 }
 
 TEST(Checkpoint, IsAbandonedIfFlashHasNoFreePageAndThePreviousOneStaysValid) {
-    Bench bench(20'000, {8, 16});  // two are kept, and a third has no room beside them
+    CheckpointBench bench(20'000, {8, 16});  // two are kept, and a third has no room beside them
     bench.write_whole();
     bench.write_whole();
     ASSERT_TRUE(bench.writer.start());
@@ -281,39 +205,13 @@ TEST(Checkpoint, IsAbandonedIfFlashHasNoFreePageAndThePreviousOneStaysValid) {
 }
 
 TEST(Checkpoint, TheTwoNewestAreKeptAndUnitsOfOlderOnesAreFreed) {
-    Bench bench(2000, {24, 8});
+    CheckpointBench bench(2000, {24, 8});
     for (int i = 0; i < 40; ++i) {
         bench.write_whole();
         EXPECT_EQ(bench.writer.spare(), bench.writer.completed() - 1);
     }
     EXPECT_LE(bench.journal.units(), journal_share(24, 8, bench.map.buckets()));
     EXPECT_GT(bench.pool.units_erased(), 10u);
-}
-
-TEST(Checkpoint, OfAFullDriveOf16GiBLoadsInAFractionOfASecond) {
-    constexpr std::uint64_t kPages = 4ull << 20;
-    Bench bench(kPages, {64, 256});
-    for (std::uint64_t i = 0; i < kPages; ++i) {
-        const auto ticket = bench.map.reserve(
-            make_key(static_cast<nvme::VolumeId>(1 + i % 3), static_cast<nvme::BlockAddress>(i)));
-        ASSERT_TRUE(ticket);
-        bench.map.commit(*ticket, {static_cast<PageNumber>(i), false});
-    }
-    bench.write_whole();
-    BlockMap loaded(kPages);
-    Tombstones stones(10);
-    JournalIndex found = bench.index();
-    const auto begin = std::chrono::steady_clock::now();
-    const auto result =
-        load_checkpoint(found, found.places().back(), bench.dimensions(), kPages, loaded, stones);
-    const auto taken = std::chrono::steady_clock::now() - begin;
-    ASSERT_TRUE(result.ok()) << result.error().message;
-    EXPECT_EQ(loaded.size(), kPages);
-    std::printf("GN_COUNT deengine_checkpoint_entries_loaded=%llu\n",
-                static_cast<unsigned long long>(kPages));
-    std::printf("loaded and checked in %lld ms, %zu pages\n",
-                static_cast<long long>(std::chrono::duration_cast<std::chrono::milliseconds>(taken).count()),
-                found.places().size());
 }
 
 }  // namespace

@@ -79,11 +79,15 @@ class RamFlash : public Flash {
     }
 
     FlashStatus copy_back(PageNumber from, PageNumber to, PageOob& oob, std::uint32_t* crcs) override {
-        std::vector<std::byte> data(nvme::kBlockBytes);
-        if (const FlashStatus s = read(from, 0, nvme::kSectorsPerBlock, data.data(), crcs); !has_data(s))
-            return s;
+        const Page& source = pages_.at(from);
+        if (!source.programmed || source.data.empty()) {
+            ++violations;
+            return FlashStatus::kRefused;
+        }
+        if (unreadable.contains(from)) return FlashStatus::kUncorrectable;
         const PageOob kept = oob;
-        const FlashStatus status = program(to, data.data(), oob);
+        const FlashStatus status = program(to, source.data.data(), oob);
+        std::memcpy(crcs, oob.sector_crc, sizeof(oob.sector_crc));  // of the bytes as copied
         std::memcpy(oob.sector_crc, kept.sector_crc, sizeof(oob.sector_crc));
         oob.crc = record_crc(oob, to);
         if (status == FlashStatus::kOk) pages_.at(to).oob = oob;
@@ -124,7 +128,9 @@ class RamFlash : public Flash {
         }
         for (std::uint32_t i = 0; i < geometry_.pages_per_unit; ++i) {
             const PageNumber page = unit * geometry_.pages_per_unit + i;
-            pages_[page] = Page{};
+            pages_[page].programmed = false;
+            pages_[page].oob = {};
+            pages_[page].data.clear();  // and keeps its memory for the next program
             unreadable.erase(page);
             corrected.erase(page);
         }

@@ -209,7 +209,7 @@ class Remote(unittest.TestCase):
             with self.subTest(nodes=nodes):
                 process, pids, out, err, all_said = self.struck(self.kill_array, "--remote", "--nodes", nodes)
                 self.assertEqual(process.returncode, 1, all_said)
-                self.assertRegex(err, "demo: .*(failed|does not answer|without an answer|no association|stale|no longer exists|lost)")
+                self.assertRegex(err, "demo: .*(failed|does not answer|without an answer|no association|has ended|stale|no longer exists|lost)")
                 kept = re.search(r"logs of its processes are kept in (\S+)", out)
                 self.assertTrue(list(pathlib.Path(kept[1]).glob("*.log")))
                 self.gone(pids)

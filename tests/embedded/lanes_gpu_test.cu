@@ -119,7 +119,7 @@ TEST_F(ArrayGpu, BlocksWrittenConcurrentlyEndEqualOnAllReplicas) {
         b.expect_clean();
     }
 }
-TEST_F(ArrayGpu, LoneLanesDoEveryKindOfCommand) {
+TEST_F(ArrayGpu, SingleLanesDoEveryKindOfCommand) {
     BenchOptions o = gpu();
     o.blocks = 1024 * 8;
     ArrayBench b(o, 1024, 4 * 4096);

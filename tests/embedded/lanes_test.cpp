@@ -90,7 +90,7 @@ TEST(ArrayLanes, BlocksWrittenConcurrentlyEndEqualOnAllReplicas) {
     }
 }
 
-TEST(ArrayLanes, LoneLanesDoEveryKindOfCommand) {
+TEST(ArrayLanes, SingleLanesDoEveryKindOfCommand) {
     BenchOptions o;
     o.depth = 8;
     ArrayBench b(o, 200, 4 * 4096);
@@ -145,7 +145,7 @@ TEST_P(ArrayWarps, OnTheSameBlocksLeaveThemEqualOnAllReplicas) {
     b.expect_contended(4, kernel);
     b.expect_clean();
 }
-TEST_P(ArrayWarps, LoneLanesDiverge) {
+TEST_P(ArrayWarps, SingleLanesDiverge) {
     BenchOptions o = few();
     o.channels = 1;
     ArrayBench b(o, 64, 4 * 4096);

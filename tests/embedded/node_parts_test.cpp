@@ -44,7 +44,7 @@ TEST_F(KnownSsds, AreReadAsTheyWereWritten) {
     EXPECT_TRUE(read_known(file)->empty()) << "no file: none are known";
     daemon::SsdIdentity ssd;
     ssd.uuid = {1, 2, 3, 4};
-    ssd.nic_address = "10.0.0.1";
+    ssd.nic_address = "10.0.1.7";  // not the node's own
     ssd.service = "4420";
     ssd.subsystem_nqn = "nqn.2026-11.io.gnstor:ssd:x";
     ssd.serial = "GN \"quoted\"";

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "embedded/bench.hpp"
+#include "embedded/daemon_over_ports.hpp"
 #include "rdma/wire/shm/shm_nic.hpp"
 #include "rdma/wire/shm/shm_server.hpp"
 #include "ssd/scratch.hpp"
@@ -38,16 +39,11 @@ class SeveralNodes : public ::testing::Test {
             places.push_back({address(i), [path = socket(i)] { return Result(rdma::ShmNode::Place{path}); }});
         }
         nic = rdma::open_shm_nic(std::move(places)).value();
-        std::vector<daemon::SsdPort*> raw;
-        for (std::uint32_t slot = 0; slot < kNodes * kSsdsEach; ++slot) {
-            ports.push_back(daemon::NvmfSsdPort::connect(*nic, slot, identity(slot)).value());
-            raw.push_back(ports.back().get());
-        }
         daemon::InProcessOptions d;
         d.tick = std::chrono::milliseconds(20);
-        daemon = daemon::InProcessControlPlane::start(std::make_unique<daemon::MemoryRecordStore>(),
-                                                      std::move(raw), std::move(d))
-                     .value();
+        daemon = gnstor::test::start_daemon_over(
+            *nic, kNodes * kSsdsEach, [&](std::uint32_t slot) { return identity(slot); }, ports,
+            std::move(d));
         client::ClientOptions c;
         c.name = "lanes";
         c.channels = kChannels;

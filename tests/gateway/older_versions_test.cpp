@@ -20,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint32_t kBlocks = 64, kDoubtful = 5, kOther = 6;
 constexpr std::size_t kBootCopies[] = {4096, 6144};  // docs/store-format.md
+constexpr std::size_t kDriveUuid = 16, kDriveUuidBytes = 16;
 constexpr std::size_t kBootId = 32, kBootIdBytes = 16, kBootCrc = 2044;
 
 std::vector<std::byte> pattern(std::uint32_t version) {
@@ -69,7 +70,8 @@ class DoubtfulStores {
         bytes[at + 1234] = static_cast<char>(bytes[at + 1234] ^ 1);
         for (const std::size_t copy : kBootCopies) {
             std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(copy + kBootId), kBootIdBytes, '\0');
-            const std::uint32_t crc = crc32c(bytes.data() + copy, kBootCrc);
+            const std::uint32_t of_drive = crc32c(bytes.data() + kDriveUuid, kDriveUuidBytes);
+            const std::uint32_t crc = crc32c(bytes.data() + copy, kBootCrc, of_drive);
             std::memcpy(bytes.data() + copy + kBootCrc, &crc, sizeof(crc));
         }
         std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));

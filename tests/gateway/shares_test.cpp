@@ -94,6 +94,20 @@ TEST(WriteLossTracker, ALossWithoutUnflushedWritesFailsNoFlush) {
     EXPECT_TRUE(watch.look_at(without(without(without(map_of(1), 0), 1), 2), true)) << "a write is under way";
 }
 
+TEST(WriteLossTracker, ASuccessorIsToldOfAnsweredWritesUntilAFlushCoversThem) {
+    WriteLossTracker watch(2, map_of(1));
+    EXPECT_FALSE(watch.record(false).dirty);
+    EXPECT_TRUE(watch.record(true).dirty) << "a write is in flight";
+    watch.answered();
+    EXPECT_TRUE(watch.record(false).dirty) << "none is in flight, but no flush has covered this one";
+    const WriteLossTracker::Mark mark = watch.flush_begins(false);
+    watch.answered();
+    watch.flush_ended(mark, false);
+    EXPECT_TRUE(watch.record(false).dirty) << "a write was answered during the flush";
+    watch.flush_ended(watch.flush_begins(false), false);
+    EXPECT_FALSE(watch.record(false).dirty);
+}
+
 TEST(WriteLossTracker, ADegradedMapHasFewerReplicas) {
     WriteLossTracker watch(3, map_of(1, 2));
     watch.answered();
@@ -148,7 +162,7 @@ TEST(SsdQuota, AWaitingFlushReservesNoEntryAndHidesNoCommandThatDoes) {
     EXPECT_TRUE(shares.has_room(3, 0));
 }
 
-TEST(SsdQuota, ACommandEntryIsAlwaysAvailable) {
+TEST(SsdQuota, ACommandSlotIsAlwaysAvailable) {
     for (const std::uint32_t places : {1u, 2u, 16u, 128u, 1024u})
         for (const std::uint32_t ssds : {1u, 2u, 3u, 64u}) {
             const SsdQuota shares(places, ssds);

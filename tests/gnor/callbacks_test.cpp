@@ -103,7 +103,7 @@ TEST_F(Handlers, OfAnotherModuleStayDueForItsOwnLanes) {
     EXPECT_EQ(sum, 3u);
 }
 
-TEST_F(Handlers, CarryAsManyBytesAsACommandEntryHolds) {
+TEST_F(Handlers, CarryAsManyBytesAsACommandSlotHolds) {
     std::uint64_t result = 0;
     read(ch.with<Largest>(), Largest{&result, 0x1111, 0x4444'0000'0000'0000});
     poll_all(ch.with<Largest>());

@@ -30,7 +30,7 @@ TEST_F(GnorGpu, WarpsOnSeparateChannelsWithLanesThatExit) {
     b.expect_good(kWarps * rounds * 2);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpu, LoneLanesDoEveryKindOfCommand) {
+TEST_F(GnorGpu, SingleLanesDoEveryKindOfCommand) {
     Bench b(gpu_options(4), 1024, 4 * 4096);
     b.launch(16, 64, LanesAlone{b.common, 2, 7});
     b.expect_good(8000);

@@ -25,7 +25,7 @@ TEST_F(GnorGpuModes, WarpsOfABlockShareItsChannel) {
     EXPECT_EQ(b.report().callbacks, 512u * 6);
     b.rig.expect_clean();
 }
-TEST_F(GnorGpuModes, LoneLanesOfABlockShareItsChannel) {
+TEST_F(GnorGpuModes, SingleLanesOfABlockShareItsChannel) {
     Bench b(gpu_options(Sharing::kBlock, 4), 256, 4 * 4096);
     // docs/testing.md: under a tool it has stood still.
     const Beside witness([&b](const Beside::OverWithin& over) { describe_when_slow(b.rig, over); });

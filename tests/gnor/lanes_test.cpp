@@ -20,7 +20,7 @@ TEST(GnorLanes, WarpsOnSeparateChannels) {
     b.rig.expect_clean();
 }
 
-TEST(GnorLanes, LoneLanesDoEveryKindOfCommand) {
+TEST(GnorLanes, SingleLanesDoEveryKindOfCommand) {
     Bench b(options_of(2, 4), 200, 4 * 4096);
     b.launch(50, 4, LanesAlone{b.common, 4, 7});
     b.expect_good(3500);
@@ -58,7 +58,7 @@ TEST(GnorLanes, LargeRequestsDoNotWaitForEachOthersCommandEntries) {
     b.rig.expect_clean();
 }
 
-TEST(GnorLanes, BuffersOnTheStackServeALoneLane) {
+TEST(GnorLanes, BuffersOnTheStackServeASingleLane) {
     Bench b(options_of(1), 1, 64);
     b.launch(16, 1, BuffersOnTheStack{b.common});
     b.expect_good(16 * 2);
@@ -87,7 +87,7 @@ TEST_P(TestWarps, WarpsContinueWhenLanesExit) {
     b.expect_good(3 * 3 * 2);
     b.rig.expect_clean();
 }
-TEST_P(TestWarps, LoneLanesOfOneWarpDiverge) {
+TEST_P(TestWarps, SingleLanesOfOneWarpDiverge) {
     Bench b(options_of(1, 4), 64, 4 * 4096);
     b.test_warps(2, GetParam(), LanesAlone{b.common, 2, 3});
     b.expect_good(2 * GetParam() * 6);

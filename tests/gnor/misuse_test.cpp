@@ -347,7 +347,7 @@ struct LanesTakeChains {
 
 // All resources are there at the beginning of each round: of those that take theirs at the same moment, one
 // must get all. Each with half of it, given back in vain, would go on for ever.
-TEST(Tries, OfLoneLanesDoNotBlockEachOtherWithPartialRequests) {
+TEST(Tries, OfSingleLanesDoNotBlockEachOtherWithPartialRequests) {
     Bench b(narrow(1, 1), 1, 64);
     b.test_warps(1, 4, LanesTakeChains{b.common, 1500, 6});
     b.expect_good(1500);

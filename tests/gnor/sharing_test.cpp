@@ -34,7 +34,7 @@ class Sharings : public ::testing::Test {
 using Modes = ::testing::Types<Mode<Sharing::kLane>, Mode<Sharing::kBlock>, Mode<Sharing::kGrid>>;
 TYPED_TEST_SUITE(Sharings, Modes);
 
-TYPED_TEST(Sharings, LoneLanesDoEveryKindOfCommand) {
+TYPED_TEST(Sharings, SingleLanesDoEveryKindOfCommand) {
     Bench b(options_for(this->kMode, this->channels_for(3, 4)), 12, 4 * 4096);
     b.launch(3, 4, shared_by<TypeParam::kSharing>(LanesAlone{b.common, 20, 0}), 4);
     b.expect_good(12 * 20 * 6);
@@ -234,7 +234,7 @@ std::uint64_t atomics_of_a_write() {
     return hook.count;
 }
 
-TEST(SharingCosts, AWriteOfALoneLaneUsesAtomicsOnlyForSharedState) {
+TEST(SharingCosts, AWriteOfASingleLaneUsesAtomicsOnlyForSharedState) {
     const std::uint64_t lane = atomics_of_a_write<Sharing::kLane>();
     const std::uint64_t grid = atomics_of_a_write<Sharing::kGrid>();
     std::printf("  a write to two replicas: %llu atomic accesses by a single lane, %llu for the grid\n",

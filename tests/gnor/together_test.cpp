@@ -104,7 +104,7 @@ TEST_F(Together, MapsWithSharedDomainsOrRebuildingSlotsTakeTheGeneralPath) {
     EXPECT_EQ(rig.drives[replicas.slot[0]]->served(), before + 1) << "the write alone";
 }
 
-TEST_F(Together, ARefusalIsTheRequestsResultAndItsCommandEntryIsFreed) {
+TEST_F(Together, ARefusalIsTheRequestsResultAndItsCommandSlotIsFreed) {
     for (auto& drive : rig.drives)
         drive->set_rule([](const auto&, const nvme::IoFields& f) {
             return f.block == 9 ? Decision{Decision::kRefuse, Status::kAccessDenied} : Decision{};
@@ -115,7 +115,7 @@ TEST_F(Together, ARefusalIsTheRequestsResultAndItsCommandEntryIsFreed) {
     EXPECT_EQ(counters().refusals, 3u);
 }
 
-TEST_F(Together, AReusedCommandEntryHasANewCommandId) {
+TEST_F(Together, AReusedCommandSlotHasANewCommandId) {
     std::vector<std::uint16_t> ids;
     for (auto& drive : rig.drives)
         drive->set_rule([&ids](const nvme::Command& command, const auto&) {

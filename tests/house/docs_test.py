@@ -631,6 +631,13 @@ class DocumentsToRead(unittest.TestCase):
             with self.subTest(document=name):
                 self.assertLessEqual(len((ROOT / "docs" / name).read_text().rstrip("\n").split("\n")), most)
 
+    def test_every_health_code_has_its_row_with_its_severity(self):
+        source = (ROOT / "src" / "daemon" / "decisions" / "health.cpp").read_text()
+        declared = [(name, severity.lower()) for name, severity in re.findall(r'"(GNS_[A-Z_]+)",\s*Severity::k(\w+)', source)]
+        shown = re.findall(r"^\| `(GNS_[A-Z_]+)` \| (\w+) \|", (ROOT / "docs" / "operations.md").read_text(), re.M)
+        self.assertGreaterEqual(len(declared), 12)
+        self.assertEqual(shown, declared)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 CODE = {".hpp", ".cpp", ".cu", ".cuh", ".inl", ".h"}
 TEXT = CODE | {".py", ".sh", ".md", ".txt", ".cmake", ".json", ".yaml", ".yml", ".in", ".svg", ""}
 LINES_MAX = 900
+FUNCTION_LINES_MAX = 70
 # Put together from halves, so that this file does not violate its own rule.
 UNFINISHED = re.compile(r"\b(" + "|".join(a + b for a, b in (("TO", "DO"), ("FIX", "ME"), ("X" + "X", "X"))) + r")\b")
 SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep)\s*\(|time\.sleep\(")
@@ -57,6 +58,45 @@ def check_code(name, text):
         yield f"{name}: fmt::print() throws where the stream cannot be written; use say() (gnstor/base/say.hpp)"
     if name.startswith("tests/") and SLEEP.search(text):
         yield f"{name}: a sleep in a test; wait for the condition, with a deadline"
+
+
+NO_FUNCTION = re.compile(r"\s*((if|for|while|switch|else|do|try|catch|namespace|return|case|default|using|typedef)\b|[})\]#/]|(class|struct|enum|union)\b[^(]*[:{]|extern \"C\" \{)")
+LAMBDA = re.compile(r"=\s*\[(?!\[)|=\s*\{$|[(,]\s*\[(?!\[)|^\[(?!\[)|\)\s*\[(?!\[)")
+# In a table of cases, the two lines of each case.
+TABLE_ROW = re.compile(r"\s*case [\w:]+:\n\s*return (\"[^\"]*\"|[\w:]+);\n")
+
+
+def indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def functions(text):
+    """Line, number of lines without comments, and head of each function; relies on the layout of clang-format."""
+    lines = [re.sub(r"(?<!:)//.*|\balignas\([^)]*\)", "", line).rstrip() for line in text.split("\n")]
+    for end, line in enumerate(lines):
+        if not line.endswith("{"):
+            continue
+        # The head begins above, where its brackets are balanced and no line is indented less.
+        begin, open_brackets = end, line.count(")") - line.count("(")
+        while begin > 0 and lines[begin - 1] and (
+                open_brackets > 0 or lines[begin - 1].endswith(",") or lines[begin].lstrip().startswith(":")
+                or (not re.search(r"[;{}]$|^\s*#|:$", lines[begin - 1]) and indent(lines[begin]) > indent(lines[begin - 1]))):
+            begin -= 1
+            open_brackets += lines[begin].count(")") - lines[begin].count("(")
+        head = " ".join(part.strip() for part in lines[begin:end + 1])
+        if "(" not in head or NO_FUNCTION.match(lines[begin]) or LAMBDA.search(head):
+            continue
+        last = end + 1
+        while last < len(lines) - 1 and not (lines[last].startswith(" " * indent(lines[begin]) + "}")):
+            last += 1
+        body = TABLE_ROW.sub("\n", "".join(part + "\n" for part in lines[begin:last + 1] if part))
+        yield begin + 1, sum(1 for part in body.split("\n") if part), head
+
+
+def check_functions(name, text):
+    for line, length, head in functions(text):
+        if length > FUNCTION_LINES_MAX:
+            yield f"{name}:{line}: {length} lines of code in one function ({head[:60]}); {FUNCTION_LINES_MAX} is the limit: give a part of it a name"
 
 
 def check_links(name, text, exists):
@@ -116,6 +156,20 @@ class TheRulesCatch(unittest.TestCase):
         self.assertTrue(list(check_code("src/a.cpp", "// a\n" * (LINES_MAX + 1))))
         self.assertFalse(list(check_code("src/a.hpp", "// a\n#pragma once\n")))
 
+    def test_a_function_that_is_too_long(self):
+        def of(lines, head="int f(int a,\n      int b) {", line="    a += b;\n"):
+            return list(check_functions("src/a.cpp", f"// a\n{head}\n" + line * lines + "}\n"))
+        self.assertTrue(of(FUNCTION_LINES_MAX))
+        self.assertFalse(of(FUNCTION_LINES_MAX - 3))
+        self.assertTrue(of(FUNCTION_LINES_MAX, "A::A(int b)\n    : b_(b),\n      c_(b) {"))
+        for head in ("[[nodiscard]] int f() {", "void f([[maybe_unused]] int a) {", "struct X f() {", 'extern "C" int f() {', 'int f(const char* a = "http://b") {'):
+            self.assertTrue(of(FUNCTION_LINES_MAX, head), head)
+        self.assertFalse(of(FUNCTION_LINES_MAX, "class A : public B<int (*)(int)> {"))
+        self.assertFalse(of(FUNCTION_LINES_MAX, "struct A {"))
+        self.assertTrue(of(FUNCTION_LINES_MAX, line="    if (a) return b;\n"))
+        self.assertFalse(of(FUNCTION_LINES_MAX - 3, line="    a += b;\n    // why\n\n"))
+        self.assertFalse(of(FUNCTION_LINES_MAX, line='    case Status::kOk:\n        return "ok";\n'))
+
     def test_a_sleep_in_a_test(self):
         self.assertTrue(list(check_code("tests/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
         self.assertFalse(list(check_code("src/x/a.cpp", "// a\nstd::this_thread::sleep_for(1ms);\n")))
@@ -155,6 +209,8 @@ class TheRepository(unittest.TestCase):
                 sources[name] = text
             if suffix in CODE:
                 wrong += check_code(name, text)
+            if suffix in CODE and not name.startswith("tests/"):
+                wrong += check_functions(name, text)
             if suffix == ".md":
                 wrong += check_links(name, text, lambda p: (ROOT / p).exists())
         wrong += check_cuda_aware(sources)

@@ -25,7 +25,7 @@ FORBIDDEN = {
 # Pure logic takes time and messages as arguments: no threads, clocks, files or sockets.
 PURE = {"placement", "deengine"}
 # Rooms of other layers that are pure.
-PURE_ROOMS = ("src/rdma/roce/",)
+PURE_ROOMS = ("src/rdma/roce/", "src/nvmf/auth/")
 IMPURE_HEADER = re.compile(
     r"^(thread|mutex|shared_mutex|condition_variable|future|semaphore|latch|barrier|stop_token|chrono|ctime|time\.h|fstream|filesystem|"
     r"cstdio|stdio\.h|unistd\.h|fcntl\.h|pthread\.h|poll\.h|netdb\.h|sys/(socket|mman|stat|time|epoll|uio|types|un)\.h|netinet/.*|arpa/.*|"

@@ -9,6 +9,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
+import planted_bugs  # noqa: E402
 import reach  # noqa: E402
 from layer_graph import ORDER, arrows_of_repository, closure  # noqa: E402
 
@@ -71,6 +72,18 @@ class AChange(unittest.TestCase):
                      "src/new_layer/x.cpp", "include/gnstor/new.hpp", "CMakePresets.json", "tests/one_thread.cpp", "somewhere/else"):
             self.assertTrue(change("docs/concepts.md", name).doubt, name)
             self.assertEqual(run_stages(change(name)), set(reach.MORE), name)
+
+
+class PlantedBugs(unittest.TestCase):
+    def test_every_layer_has_one_that_can_be_planted(self):
+        self.assertEqual(list(planted_bugs.BUGS), ORDER)
+        self.assertEqual(list(planted_bugs.cannot_plant()), [])
+
+    def test_each_selects_the_tests_of_its_own_layer(self):
+        for layer, (name, _, _) in planted_bugs.BUGS.items():
+            change = reach.Change([name], arrows_of_repository(), reach.test_folders())
+            self.assertIsNone(change.doubt, name)
+            self.assertIn(layer, change.folders, name)
 
 
 class Packaging(unittest.TestCase):

@@ -2,6 +2,7 @@
 // GN_SEED replays a failure: it is handed to RapidCheck as its seed.
 #include <gnstor/base/hash.hpp>
 #include <gnstor/nvme/command.hpp>
+#include <gnstor/nvme/fencing.hpp>
 
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -180,6 +181,17 @@ TEST(CommandFields, FlippingABitOfAFieldFlipsExactlyItsDocumentedBitOfTheSixtyFo
     std::printf("command fields: %zu field bits, %d flips (floor 10000)\n", bits.size(), flips);
     std::printf("GN_COUNT nvme_field_bit_flips=%llu\n", static_cast<unsigned long long>(flips));
     EXPECT_GE(flips, 10000);
+}
+
+/// docs/array.md, rule 1: the drive's own term and a limited distance above it.
+TEST(Terms, ArePlausibleFromTheNewestSeenUpToTheLeap) {
+    const auto plausible = [](std::uint64_t term) { return n::is_plausible_term(term, 100); };
+    EXPECT_FALSE(plausible(99));
+    EXPECT_TRUE(plausible(100));
+    EXPECT_TRUE(plausible(101));
+    EXPECT_TRUE(plausible(100 + n::kTermLeapMost));
+    EXPECT_FALSE(plausible(100 + n::kTermLeapMost + 1));
+    EXPECT_FALSE(n::is_plausible_term(n::kLastTerm, n::kLastTerm));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// command_table_test.cpp: outstanding commands have entries and ids of their own, and the table knows how nearly
-// in order a drive completes writes.
+// command_table_test.cpp: outstanding commands have entries and ids of their own, and the table knows how
+// nearly in order a drive completes writes.
 #include "nvmf/target/command_table.hpp"
 
 #include <gtest/gtest.h>

@@ -89,6 +89,8 @@ TEST(Connections, TheCountersLogIsTheAdminHostsAndHoldsTheTargetsOwn) {
     EXPECT_EQ(writer->admin(ask, bytes, Direction::kToHost)->result(), Status::kInvalidLogPage);
     ASSERT_EQ(admin->admin(ask, bytes, Direction::kToHost)->result(), Status::kSuccess);
     EXPECT_EQ(log.version, nvme::kCountersLogVersion);
+    EXPECT_EQ(log.mapped_blocks, 0u) << "nothing was written";
+    EXPECT_EQ(log.available_spare_percent, 100u);
     EXPECT_EQ(log.reads, 3u);
     EXPECT_EQ(log.blocks_read, 6u);
     EXPECT_EQ(log.connections_accepted, rig.counters().connections_accepted);

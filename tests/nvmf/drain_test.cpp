@@ -59,6 +59,7 @@ class WatchedConnection final : public rdma::Listener, public rdma::MessageSink,
     void on_connect_command(TargetConnection& connection) override {  // its data came before the end
         connection.answer_connect({Status::kConnectControllerBusy, 0, {}}, nullptr, nullptr);
     }
+    void on_control_command(TargetConnection&) override {}
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}

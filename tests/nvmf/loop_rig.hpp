@@ -3,6 +3,7 @@
 #pragma once
 
 #include "held_queue.hpp"
+#include "late_windows.hpp"
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/target.hpp"
@@ -73,10 +74,11 @@ struct RigOptions {
     bool one_reactor = false;  ///< NICs and drive on one thread, or each on its own
     std::uint64_t seed = 1;
     bool manual_clock = false;
-    std::uint32_t late_windows = 0;  ///< of the node's NIC (NicOptions)
-    bool udp = false;                ///< packets between the two, instead of pointers
-    bool shm = false;                ///< the host is a client of the node's, over shared memory
-    std::uint16_t held_queue = 0;    ///< the id of I/O queues that held() keeps from the drive; 0: none
+    std::uint32_t late_windows = 0;                   ///< of the node's NIC: rounds (late_windows.hpp)
+    bool udp = false;                                 ///< packets between the two, instead of pointers
+    rdma::PeerKind kind = rdma::PeerKind::kSameUser;  ///< what the node's loop wire knows of the host
+    bool shm = false;              ///< the host is a client of the node's, over shared memory
+    std::uint16_t held_queue = 0;  ///< the id of I/O queues that held() keeps from the drive; 0: none
     TargetOptions target;
 };
 
@@ -99,7 +101,7 @@ class LoopRig {
             node_nic_ = rdma::open_udp_nic(*udp_node_, nic).value();
         } else {
             rdma::NicOptions node = nic;
-            node.late_windows = options.late_windows;
+            node.stage_windows = rdma::late_windows(options.late_windows);
             node_nic_ = rdma::SoftNic::open(wire_, "node", node, node_reactor).value();
             if (options.shm) {
                 const auto path = std::filesystem::temp_directory_path() /
@@ -108,7 +110,9 @@ class LoopRig {
                     rdma::ShmServer::start(wire_, node_reactor, {.path = path, .node = "node"}).value();
                 host_nic_ = rdma::open_shm_nic(path).value();
             } else {
-                host_nic_ = rdma::SoftNic::open(wire_, "host", nic, host_reactor).value();
+                rdma::NicOptions host = nic;
+                host.kind = options.kind;
+                host_nic_ = rdma::SoftNic::open(wire_, "host", host, host_reactor).value();
             }
         }
         ssd::DriveOptions drive;

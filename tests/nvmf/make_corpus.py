@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seed inputs of fuzz_capsule and fuzz_discovery (corpus/): commands as a Linux host sends them, one of
-them captured, and log pages as a target has them."""
+"""Writes the seed inputs of fuzz_capsule, fuzz_discovery and fuzz_dhchap (corpus/): commands as a Linux host sends them,
+one of them captured, log pages as a target has them, and the messages of a host that authenticates itself."""
 import pathlib
 import re
 import struct
@@ -44,7 +44,35 @@ def record(nqn, address, service, transport=1, subtype=2):
     return text + bytes([1, 1, 1]) + bytes(253)
 
 
+SEND, RECEIVE = 8, 16  # what a step of a seed of fuzz_dhchap does
+
+
+def step(what, message=b""):
+    return struct.pack("<BH", what, len(message)) + message
+
+
+def negotiate(hashes, groups):
+    return struct.pack("<BB2xHBBBxBB", 0, 0, 0, 0, 1, 1, len(hashes), len(groups)) + bytes(hashes).ljust(30, b"\0") + bytes(groups).ljust(30, b"\0")
+
+
+def reply(hash_bytes, public, sequence):
+    head = struct.pack("<BB2xHBxBxHI", 1, 2, 0, hash_bytes, 1 if sequence else 0, len(public), sequence)
+    return head + bytes(hash_bytes) + (b"\x5a" if sequence else b"\0") * hash_bytes + public
+
+
+def handshake(first, second):
+    return b"\1" + step(SEND | RECEIVE, first) + step(SEND | RECEIVE, second) + step(SEND, struct.pack("<BB2xH10x", 1, 4, 0))
+
+
 SEEDS = {
+    "dhchap": {
+        "linux": handshake(negotiate([1, 2, 3], range(6)), reply(64, b"\x05" * 256, 0)),
+        "null_group": handshake(negotiate([1], [0]), reply(32, b"", 0)),
+        "null_group_both_ways": handshake(negotiate([1], [0]), reply(32, b"", 7)),
+        "both_ways": handshake(negotiate([2], [1]), reply(48, b"\x05" * 256, 7)),
+        "value_zero": handshake(negotiate([2], [1]), reply(48, bytes(256), 7)),
+        "giving_up": b"\1" + step(SEND, negotiate([1], [0])) + step(SEND, struct.pack("<BB2xHBB", 0, 0xF0, 0, 1, 4)) + step(RECEIVE),
+    },
     "capsule": {
         "connect": capsule(ADMIN, kernel_connect()),
         "identify": capsule(ADMIN, command(0x06, keyed(0x7F0000001000, 4096, 0x1234), words=(1, 0, 0, 0, 0, 0))),

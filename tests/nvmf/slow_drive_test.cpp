@@ -72,6 +72,7 @@ class SlowDrive : public ::testing::Test, public rdma::Listener, public Connecti
     }
     // ConnectionOwner
     void on_connect_command(TargetConnection& c) override { c.answer_connect({}, &subsystem, &drive); }
+    void on_control_command(TargetConnection&) override {}
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}

@@ -236,7 +236,7 @@ class StockHost {
     std::uint16_t controller_id_ = 0;
     std::uint64_t cap_ = 0;
     std::uint32_t vs_ = 0;
-    std::uint32_t entries_ = 0;
+    std::uint32_t entries_ = kStockAdminEntries;  // until enable() has read CAP
     std::uint32_t inline_bytes_ = 0;
     nvme::Configuration cc_;
 };

@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "late_windows.hpp"
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
 #include "nvmf/target/connection.hpp"
@@ -60,7 +61,7 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
   protected:
     void SetUp() override {
         Reactor* const reactors[] = {reactor.get()};
-        node = rdma::SoftNic::open(wire, "node", {.late_windows = 3}, reactors).value();
+        node = rdma::SoftNic::open(wire, "node", {.stage_windows = rdma::late_windows(3)}, reactors).value();
         host = rdma::SoftNic::open(wire, "host", {}, reactors).value();
         shard = std::make_unique<OffloadShard>(
             *reactor, SharedBudgetOptions{.staging_bytes = kStaging, .places = kPlaces});
@@ -116,6 +117,7 @@ class TurnOrder : public ::testing::Test, public rdma::Listener, public Connecti
     void on_connect_command(TargetConnection& c) override {
         c.answer_connect({}, pairs.back()->subsystem, &pairs.back()->drive);
     }
+    void on_control_command(TargetConnection&) override {}
     void on_controller_disabled(Subsystem&, std::uint16_t) override {}
     void on_shutdown(Subsystem&, std::uint16_t, std::uint32_t) override {}
     void add_counters(const Subsystem&, nvme::SsdCountersLog&) override {}

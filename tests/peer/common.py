@@ -38,6 +38,10 @@ class Deadline:
             raise PeerError(f"{self.what}: did not succeed within {self.seconds:.0f} s")
         return left
 
+    def wait_a_moment(self):
+        """Between two looks at a condition that nothing announces."""
+        select.select([], [], [], min(self.left(), 0.1))
+
     def wait_readable(self, *files):
         """Those of the files that can be read; waits for one."""
         while True:

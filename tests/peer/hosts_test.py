@@ -21,7 +21,7 @@ from programs import DEADLINE_S, DEFECTS, GNSTOR, GNSTORD, SEED, Programs, count
 
 ADDRESSES = {"storage1": "10.78.0.1", "storage2": "10.78.0.2", "manager": "10.78.0.9", "client": "10.78.0.20"}
 NODES = ("storage1", "storage2")
-API = f"http://{ADDRESSES['manager']}:8470"
+API = f"https://{ADDRESSES['manager']}:8470"
 BIG = 12_000_001
 MOMENT = 1.0  # seconds; connections live through twice as long an outage
 TRIES = 10
@@ -83,13 +83,14 @@ class Hosts(Programs):
             self.assertNotIn(defect, text, host)
 
     def array(self, *words):
-        """Both nodes, gnstord for them, and a client that knows it by its address and token."""
+        """Both nodes, gnstord for them, and a client that knows it by its address, certificate and token."""
         for host in NODES:
             self.start(host, b"serving 2 SSDs", GNSTOR, "node", "--dir", self.root / host, "--listen", ADDRESSES[host], "--ssds", 2,
                        "--capacity", "256MiB")
         self.start("manager", b"gnstord: serving", GNSTORD, "--dir", self.dir, "--nodes", ",".join(ADDRESSES[host] for host in NODES),
-                   "--listen", API.removeprefix("http://"), *words)
-        self.env.update(GNSTOR_ARRAY=API, GNSTOR_TOKEN_FILE=str(self.dir / "gnstord.token"))
+                   *(word for host in NODES for word in ("--node-key", f"{ADDRESSES[host]}={self.root / host / 'node.key'}")),
+                   "--listen", API.removeprefix("https://"), *words)
+        self.env.update(GNSTOR_ARRAY=API, GNSTOR_TOKEN_FILE=str(self.dir / "gnstord.token"), GNSTOR_TLS_CA=str(self.dir / "gnstord.crt"))
 
     def cli(self, *words, code=0, says=None, stdin=b"", host="client", seconds=DEADLINE_S):
         count("commands")
@@ -148,7 +149,8 @@ class Hosts(Programs):
     def test_files_cross_hosts_of_mtu_9000_in_packets_of_4_kib(self):
         self.hosts.set_mtu(9000)
         self.array()
-        self.assertGreater(self.files_cross((0, 1, 4096, 70_000, BIG)), 2000)
+        self.files_cross((0, 1, 4096, 70_000))  # apart: most packets of small files only connect and authenticate
+        self.assertGreater(self.files_cross((BIG,)), 2000)
 
     def test_a_node_with_a_smaller_mtu_gets_packets_that_fit(self):
         self.hosts.set_mtu(9000)

@@ -1,20 +1,26 @@
 // initiator_main.cpp: our host side against a target that we did not write: identifies it, then writes and
 // reads random data through several queues and compares every byte.
 //
-//     peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED
+//     peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED [KEYS [HASH GROUP]]
 //
-// The namespace is a plain one (NVM command set, no fields of ours). Every wait has a deadline; the first
-// difference ends it with status 1. What it did are GN_COUNT lines.
+// KEYS is a file with the key of this host in its first line and, if the target must prove its own, that of
+// the target in the second. With HASH (sha256, sha384, sha512) and GROUP (ffdhe2048 and so on) the host
+// offers no other. GROUP null offers the NULL group, and ffdhe2048 beside it, since a host offers at least
+// one group. The namespace is a plain one (NVM command set, no fields of ours). Every wait has a deadline;
+// the first difference ends it with status 1. What it did are GN_COUNT lines.
 #include "nvmf/host/host.hpp"
 #include "nvmf/protocol/nqn.hpp"
 #include "rdma/wire/loop/soft_nic.hpp"
 #include "rdma/wire/udp/udp_wire.hpp"
 
+#include <gnstor/base/private_file.hpp>
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/simt/time.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +38,9 @@ constexpr std::uint64_t kDeadlineNs = 180'000'000'000;  // of a round of command
 // Beaten between rounds. Over a bad link one takes long: the kernel's rxe heeds one NAK a message and waits
 // for its own timeout, half a second, at each further loss.
 constexpr std::uint32_t kKeepAliveMs = 300'000;
+// On a busy machine the guest, an emulated one, was seen not to run for more than the 2 s in which silence
+// ends a connection otherwise.
+constexpr std::uint8_t kAckTimeout = 14;
 constexpr std::uint32_t kSizes[] = {512, 4096, 8192, 20480, 65536, 131072, kSlotBytes};
 
 struct Options {
@@ -39,6 +48,7 @@ struct Options {
     std::uint32_t queues = 1;
     std::uint64_t megabytes = 1;  // a queue
     std::uint64_t seed = 1;
+    std::string keys, hash, group;
 };
 
 struct Counts {
@@ -255,9 +265,45 @@ std::string trimmed(const char* text, std::size_t bytes) {
     return out;
 }
 
+/// A name's place among these.
+template <std::size_t kCount>
+Result<std::uint8_t> number_of(const char* what, const std::string& name,
+                               const std::array<const char*, kCount>& names) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end()) return error(Errc::kInvalidArgument, "there is no {} '{}'", what, name);
+    return static_cast<std::uint8_t>(found - names.begin());
+}
+
+/// What this host offers, where the command line says so.
+Result<void> restrict(const Options& options, nvmf::auth::DhchapPolicy& policy) {
+    using nvmf::auth::GroupId;
+    constexpr std::array kHashes{"sha256", "sha384", "sha512"};
+    constexpr std::array kGroups{"null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"};
+    if (options.hash.empty()) return {};
+    GN_ASSIGN(const std::uint8_t hash, number_of("hash", options.hash, kHashes));
+    GN_ASSIGN(const std::uint8_t group, number_of("group", options.group, kGroups));
+    policy.hashes = {static_cast<nvmf::auth::HashId>(hash + 1)};
+    policy.allow_null_group = group == 0;
+    policy.groups = {group == 0 ? GroupId::kFfdhe2048 : static_cast<GroupId>(group)};
+    return {};
+}
+
+/// From a file, since other users see a process's arguments.
+Result<std::shared_ptr<const nvmf::HostAuthentication>> read_keys(const Options& options) {
+    if (options.keys.empty()) return std::shared_ptr<const nvmf::HostAuthentication>();
+    GN_ASSIGN(const std::string text, read_private_file(options.keys, 4096, {"file of keys", "make others"}));
+    const std::size_t end = text.find('\n');
+    const std::size_t second = text.find('\n', end + 1);
+    const std::string of_target = second == std::string::npos ? "" : text.substr(end + 1, second - end - 1);
+    GN_ASSIGN(nvmf::HostAuthentication keys, nvmf::parse_host_authentication(text.substr(0, end), of_target));
+    GN_TRY(restrict(options, keys.policy));
+    return std::make_shared<const nvmf::HostAuthentication>(std::move(keys));
+}
+
 Result<void> run(const Options& options) {
     GN_ASSIGN(const auto network, Reactor::start("network"));
-    GN_ASSIGN(const auto wire, rdma::UdpWire::open({.address = options.local}, *network));
+    GN_ASSIGN(const auto wire,
+              rdma::UdpWire::open({.address = options.local, .ack_timeout = kAckTimeout}, *network));
     GN_ASSIGN(const auto nic, rdma::open_udp_nic(*wire, rdma::NicOptions{}));
     nvmf::HostOptions host;
     host.peer_address = options.peer;
@@ -268,6 +314,7 @@ Result<void> run(const Options& options) {
     host.io_queues = options.queues;
     host.timeout_ms = 30'000;
     host.keep_alive_ms = kKeepAliveMs;
+    GN_ASSIGN(host.authentication, read_keys(options));
     const std::uint64_t start = simt::now_ns();
     GN_ASSIGN(const auto controller, nvmf::HostController::connect(*nic, host));
     GN_ASSIGN(const nvme::IdentifyController about, controller->identify_controller());
@@ -311,9 +358,10 @@ Result<void> run(const Options& options) {
 }  // namespace gnstor
 
 int main(int count, char** words) {
-    if (count != 8) {
+    if (count != 8 && count != 9 && count != 11) {
         fmt::print(stderr,
-                   "usage: peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED\n");
+                   "usage: peer_initiator LOCAL-ADDRESS PEER-ADDRESS PORT NQN QUEUES MEGABYTES SEED "
+                   "[KEYS [HASH GROUP]]\n");
         return 2;
     }
     gnstor::Options options{.local = words[1],
@@ -322,7 +370,10 @@ int main(int count, char** words) {
                             .nqn = words[4],
                             .queues = static_cast<std::uint32_t>(std::strtoul(words[5], nullptr, 0)),
                             .megabytes = std::strtoull(words[6], nullptr, 0),
-                            .seed = std::strtoull(words[7], nullptr, 0)};
+                            .seed = std::strtoull(words[7], nullptr, 0),
+                            .keys = count > 8 ? words[8] : "",
+                            .hash = count > 9 ? words[9] : "",
+                            .group = count > 9 ? words[10] : ""};
     const auto done = gnstor::run(options);
     if (done.ok()) return 0;
     fmt::print(stderr, "peer_initiator: {}\n", done.error().message);

@@ -50,6 +50,7 @@ class Child {
         int status = 0;
         ::waitpid(pid_, &status, WUNTRACED);
     }
+    [[nodiscard]] pid_t pid() const { return pid_; }
     /// Without waiting for its end.
     void strike() const { ::kill(pid_, SIGKILL); }
     void kill() {

@@ -17,7 +17,7 @@ constexpr std::uint32_t kLanes = 6;  // one message each, and a trip of the poll
 
 void lane_body(AnsweredNet& net, std::uint32_t lane) {
     SplitMix64 dice(net.options.seed * 977 + lane);
-    const auto me = simt::self(lone_lane());
+    const auto me = simt::self(single_lane());
     for (std::uint32_t round = 1; round <= kRoundsPerLane; ++round) {
         const auto queue = static_cast<std::uint32_t>(dice.below(net.options.queue_pairs));
         const SendQueueRef& send = net.ends[queue]->send;

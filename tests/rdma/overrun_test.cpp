@@ -79,7 +79,7 @@ class GreedyNic {
     std::thread thread_;
 };
 
-TEST(Overrun, ALoneLaneFreesCompletionsBeforeItRepostsTheirReceives) {
+TEST(Overrun, ASingleLaneFreesCompletionsBeforeItRepostsTheirReceives) {
     GreedyNic nic;
     std::uint64_t seen = 0;
     const std::uint64_t until = simt::now_ns() + 60'000'000'000ull;

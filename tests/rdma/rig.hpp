@@ -29,7 +29,7 @@ inline std::uint64_t seed_from_environment(std::uint64_t otherwise) {
     return text != nullptr ? std::strtoull(text, nullptr, 0) : otherwise;
 }
 
-inline simt::Lane lone_lane() {
+inline simt::Lane single_lane() {
     return simt::Lane{};
 }
 
@@ -235,7 +235,7 @@ struct Received {
 };
 inline std::vector<Received> reap(const ReceiveCq& cq, const ReceiveSet& set) {
     std::vector<Received> out;
-    const PollResult result = poll(simt::self(lone_lane()), cq.ref, set, [&](const Arrival& a) {
+    const PollResult result = poll(simt::self(single_lane()), cq.ref, set, [&](const Arrival& a) {
         Received r{a.queue, a.opcode, a.syndrome, 0, a.dw3, 0, false, {}};
         if (!a.is_error()) {
             r.bytes = a.bytes();

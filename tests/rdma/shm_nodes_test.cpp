@@ -63,7 +63,7 @@ struct Several {
     }
     /// One trip to the ring, as any lane makes it: answers are filed for whoever waits. Any thread.
     void look() {
-        (void)poll(simt::self(lone_lane()), cq.ref,
+        (void)poll(simt::self(single_lane()), cq.ref,
                    ReceiveSet{receives.data(), std::uint32_t(receives.size())}, [&](const Arrival& a) {
                        if (a.queue == ReceiveSet::kUnknown) return void(++strangers);
                        if (a.is_error()) return void(++errors[a.queue]);
@@ -135,6 +135,25 @@ TEST(ShmNodes, LanesOfManyThreadsWorkOnSeveralNodesThroughOneRing) {
     EXPECT_EQ(client.echoes.load(), std::uint64_t{kNodes} * kEach * kAsks);
     EXPECT_EQ(client.nic->counters().error_completions, 0u);
     gnstor::test::count("shm_nodes_echoes", client.echoes.load());
+}
+
+TEST(ShmNodes, NoMemoryIsSharedWithANodeOfAnotherUserThatWasFoundByItsAddress) {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root, to serve as another user";
+    const std::string name = name_of(0) + "-other";
+    Child other([name](auto ready) {
+        if (::setgid(65534) != 0 || ::setuid(65534) != 0) return;
+        const Node node({}, name);
+        ready();
+        for (;;) ::pause();
+    });
+    if (!other.begin()) GTEST_SKIP() << "another user cannot serve in the folder of this test";
+    const auto opened = open_shm_nic({{address_of(0), [&] {
+                                           return Result(ShmNode::Place{socket_of(name), other.pid()});
+                                       }}});
+    ASSERT_FALSE(opened.ok());
+    EXPECT_EQ(opened.error().code, Errc::kPermission) << opened.error().message;
+    other.kill();
+    std::filesystem::remove(socket_of(name));
 }
 
 TEST(ShmNodes, AKilledNodeEndsItsQueuePairsWhileOthersContinueAndItsSuccessorIsFound) {

@@ -47,7 +47,7 @@ struct Ring {
     };
     std::vector<Came> take() {
         std::vector<Came> all;
-        (void)poll(simt::self(lone_lane()), ref(), ReceiveSet{nullptr, 0}, [&](const Arrival& a) {
+        (void)poll(simt::self(single_lane()), ref(), ReceiveSet{nullptr, 0}, [&](const Arrival& a) {
             all.push_back({a.qpn, a.wqe_counter, a.syndrome});
         });
         return all;

@@ -62,7 +62,7 @@ TEST(Copy, ALaneAloneCopiesEveryByteAndNoOther) {
     }
 }
 
-// The GPU's paths, run here rank after rank; a lone lane (size 1) walks line by line.
+// The GPU's paths, run here rank after rank; a single lane (size 1) walks line by line.
 TEST(Copy, TheSharesOfAllRanksCoverTheWhole) {
     Field field(test::run_seed());
     std::uint64_t done = 0;
@@ -89,7 +89,7 @@ TEST(Copy, TheSharesOfAllRanksCoverTheWhole) {
     ASSERT_GE(done, 1800u);
 }
 
-TEST(Copy, ALoneLaneNeverLoadsTwiceInARowFromOneLine) {
+TEST(Copy, ASingleLaneNeverLoadsTwiceInARowFromOneLine) {
     const detail_copy::Walk walk{256, 32, 8, 0, 1};  // 4 KiB in words of 16 bytes
     std::vector<bool> seen(256);
     for (std::uint64_t i = 0; i < walk.steps(); ++i) {

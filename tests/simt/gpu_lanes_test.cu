@@ -92,7 +92,7 @@ struct CopyKernel {
     std::uint8_t* to;
     const std::uint8_t* from;
     std::uint32_t bytes;
-    std::uint32_t way;  // 0: a warp, 1: a lone lane, 2: a lone lane with bulk copies
+    std::uint32_t way;  // 0: a warp, 1: a single lane, 2: a single lane with bulk copies
     GN_HD
     void operator()(Lane lane) const {
         if (way == 0) {

@@ -7,10 +7,12 @@
 #include "ssd/flash/fault/fault_flash.hpp"
 #include "ssd/flash/file/file_store.hpp"
 #include "ssd/flash/memory/memory_flash.hpp"
+#include "ssd/flash/record_copies.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 
@@ -60,6 +62,12 @@ class Backbone {
     [[nodiscard]] deengine::Flash& flash(std::size_t part = 0) { return *flash_[part]; }
     [[nodiscard]] Store& store() { return *store_; }
     [[nodiscard]] std::filesystem::path path() const { return scratch_ / "s"; }
+    /// What the checksums of its records begin with.
+    [[nodiscard]] DriveSeed drive_seed() const {
+        Superblock s{};
+        if (keeps()) std::ifstream(path(), std::ios::binary).read(reinterpret_cast<char*>(&s), sizeof s);
+        return seed_of(s);
+    }
 
   private:
     static Scratch::On on(Kind kind) {

@@ -200,7 +200,7 @@ void undo_erasure_of_last_line(const std::filesystem::path& path) {
     deengine::PageOob oob = view->record(end - 1).counts;
     --oob.unit_serial;
     oob.group -= 10;
-    oob.crc = record_crc(oob, last);
+    oob.crc = record_crc(oob, last, view->drive_seed());
     const FileDescriptor fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
     for (const std::uint64_t copy : {std::uint64_t{0}, view->superblock().records_bytes()})
         ASSERT_TRUE(write_all(fd.get(), &oob, sizeof oob, view->record_offset(last) + copy));

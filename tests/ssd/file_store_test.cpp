@@ -114,13 +114,13 @@ TEST(FileStore, RefusesFilesThatAreNoStoreWithASpecificError) {
     std::filesystem::remove(path);
 
     { auto store = FileStore::create(path, small()).value(); }
-    poke(path, offsetof(Superblock, format_version), std::string("\x05\0\0\0", 4));
+    poke(path, offsetof(Superblock, format_version), std::string("\x06\0\0\0", 4));
     EXPECT_NE(refusal(path, Errc::kUnsupported).find("use a newer gnstor"), std::string::npos);
     for (const char* older : {"\x02\0\0\0", "\x03\0\0\0"}) {
         poke(path, offsetof(Superblock, format_version), std::string(older, 4));
         EXPECT_NE(refusal(path, Errc::kUnsupported).find("format it again"), std::string::npos);
     }
-    poke(path, offsetof(Superblock, format_version), std::string("\x04\0\0\0", 4));
+    poke(path, offsetof(Superblock, format_version), std::string("\x05\0\0\0", 4));
     EXPECT_TRUE(FileStore::open(path).ok());
     poke(path, offsetof(Superblock, units), std::string("\x05", 1));
     EXPECT_NE(refusal(path, Errc::kCorrupt).find("checksum"), std::string::npos);

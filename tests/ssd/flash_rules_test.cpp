@@ -67,7 +67,7 @@ TEST_P(FlashRules, AProgramReturnsChecksumsOfItsDataAndReadsReturnThemAgain) {
     PageOob oob = oob_of(9, 123, 456);
     ASSERT_EQ(rig.flash->program(0, data.data(), oob), FlashStatus::kOk);
     for (std::uint32_t s = 0; s < 8; ++s) EXPECT_EQ(oob.sector_crc[s], crc32c(data.data() + s * 512, 512));
-    EXPECT_EQ(oob.crc, record_crc(oob, 0));
+    EXPECT_EQ(oob.crc, record_crc(oob, 0, rig.drive_seed()));
     PageOob back{};
     ASSERT_EQ(rig.flash->read_oob(0, back), FlashStatus::kOk);
     EXPECT_EQ(std::memcmp(&back, &oob, sizeof oob), 0);

@@ -19,14 +19,14 @@ namespace {
 /// A right boot record of this copy; bytes 124 to 127 of the input (where there are so many) say how it was
 /// left and which of its bytes is off.
 void put_boot_record(std::vector<std::uint8_t>& image, std::uint32_t copy,
-                     const std::vector<std::uint8_t>& input) {
+                     const std::vector<std::uint8_t>& input, DriveSeed drive) {
     BootRecord r = new_boot_record();
     r.generation = 1 + copy;
     if (input.size() >= 128) {
         r.mode = static_cast<BootMode>(input[124]);
         r.state = static_cast<BootState>(input[125]);
     }
-    r.crc = crc32c(&r, offsetof(BootRecord, crc));
+    r.crc = boot_record_crc(r, drive);
     if (input.size() >= 128 && (input[126] & (1u << copy)) != 0)
         reinterpret_cast<std::uint8_t*>(&r)[input[127]] ^= 1;
     std::memcpy(image.data() + kBootOffset + copy * sizeof r, &r, sizeof r);
@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         s.crc = crc32c(&s, offsetof(Superblock, crc));
         std::vector<std::uint8_t> image(layout.file_bytes, 0);
         std::memcpy(image.data(), &s, sizeof s);
-        for (std::uint32_t copy = 0; copy < 2; ++copy) put_boot_record(image, copy, bytes);
+        for (std::uint32_t copy = 0; copy < 2; ++copy) put_boot_record(image, copy, bytes, seed_of(s));
         for (std::size_t i = 0; i < bytes.size(); ++i) {
             const std::size_t at = kStoreHeadBytes + i * ((mode & 0x40) != 0 ? 64 : 1);
             if (at < image.size()) image[at] = bytes[i];

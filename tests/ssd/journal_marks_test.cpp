@@ -198,7 +198,7 @@ void change_host_boot(const std::filesystem::path& path) {
     const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     BootRecord boot = read_boot_record(fd.get(), path).value();
     boot.host_boot_id[3] ^= 1;
-    ASSERT_TRUE(write_boot_record(fd.get(), boot));
+    ASSERT_TRUE(write_boot_record(fd.get(), boot, seed_of(read_superblock(fd.get(), path).value())));
 }
 
 bool is_end(PageNumber, const PageOob& oob) {
@@ -339,7 +339,7 @@ void tell_journal_page(const std::filesystem::path& path, std::uint64_t number) 
     const FileDescriptor fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     BootRecord boot = read_boot_record(fd.get(), path).value();
     boot.journal_pages[0] = number;
-    ASSERT_TRUE(write_boot_record(fd.get(), boot));
+    ASSERT_TRUE(write_boot_record(fd.get(), boot, seed_of(read_superblock(fd.get(), path).value())));
 }
 
 TEST(JournalMarks, AStoreWhoseBootRecordNamesACheckpointPartIsOpenedWhileThePartExists) {

@@ -150,9 +150,9 @@ class MutantStore {
         s.close_if_possible();
     }
 
-    void put_crc(std::vector<std::byte>& bytes, std::uint64_t from, std::uint64_t length,
-                 std::uint64_t to) const {
-        const std::uint32_t crc = crc32c(bytes.data() + from, length);
+    void put_crc(std::vector<std::byte>& bytes, std::uint64_t from, std::uint64_t length, std::uint64_t to,
+                 DriveSeed drive = {}) const {
+        const std::uint32_t crc = crc32c(bytes.data() + from, length, drive.crc);
         std::memcpy(bytes.data() + to, &crc, sizeof crc);
     }
 
@@ -162,7 +162,8 @@ class MutantStore {
         if (at < kBootOffset) return put_crc(bytes, 0, offsetof(Superblock, crc), offsetof(Superblock, crc));
         if (at < kStoreHeadBytes) {
             const std::uint64_t copy = at / sizeof(BootRecord) * sizeof(BootRecord);
-            return put_crc(bytes, copy, offsetof(BootRecord, crc), copy + offsetof(BootRecord, crc));
+            return put_crc(bytes, copy, offsetof(BootRecord, crc), copy + offsetof(BootRecord, crc),
+                           seed_of(s));
         }
         if (at < s.oob_offset) {
             const std::uint64_t slot =
@@ -176,7 +177,8 @@ class MutantStore {
             if (total >= 8 && total <= length)
                 put_crc(bytes, slot + sizeof h, total - 4, slot + sizeof h + total - 4);
             put_crc(bytes, slot + sizeof h, length, slot + offsetof(MetadataHeader, blob_crc));
-            return put_crc(bytes, slot, offsetof(MetadataHeader, crc), slot + offsetof(MetadataHeader, crc));
+            return put_crc(bytes, slot, offsetof(MetadataHeader, crc), slot + offsetof(MetadataHeader, crc),
+                           seed_of(s));
         }
         std::uint64_t page = (at - s.oob_offset) / sizeof(deengine::PageOob);
         if (at >= s.data_offset) {
@@ -190,7 +192,7 @@ class MutantStore {
         if (record + sizeof(deengine::PageOob) > s.data_offset) return;
         deengine::PageOob oob{};
         std::memcpy(&oob, bytes.data() + record, sizeof oob);
-        oob.crc = record_crc(oob, static_cast<deengine::PageNumber>(page));
+        oob.crc = record_crc(oob, static_cast<deengine::PageNumber>(page), seed_of(s));
         std::memcpy(bytes.data() + record, &oob, sizeof oob);
     }
 

@@ -3,6 +3,7 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include "backbones.hpp"
+#include "older_store.hpp"
 #include "ssd/flash/record_copies.hpp"
 
 #include <algorithm>
@@ -131,14 +132,66 @@ TEST_P(RecordCopies, RecordsOfOtherPagesAreDamagedAndNeverTakenForAPagesOwn) {
     }
 }
 
+/// Both copies of a unit's records, and its data, come from another store of the same geometry and the same
+/// serials, as where a medium returns the blocks of another store.
+TEST_P(RecordCopies, PagesOfAnotherStoreAtTheSamePlaceAreDamaged) {
+    Backbone b(GetParam(), small()), other(GetParam(), small());
+    ASSERT_NO_FATAL_FAILURE(program_first(b, 48));
+    ASSERT_NO_FATAL_FAILURE(program_first(other, 48));
+    b.reopen();
+    const Superblock s = superblock_of(b.path());
+    std::vector<char> damaged = bytes_of(b.path());
+    const std::vector<char> foreign = bytes_of(other.path());
+    for (std::uint32_t p = 16; p < 32; ++p) {
+        const auto put = [&](std::uint64_t at, std::size_t bytes) {
+            const auto from = static_cast<std::ptrdiff_t>(at);
+            std::copy_n(foreign.begin() + from, bytes, damaged.begin() + from);
+        };
+        put(s.oob_offset + p * sizeof(PageOob), sizeof(PageOob));
+        put(s.record_copies_offset() + p * sizeof(PageOob), sizeof(PageOob));
+        put(s.data_offset + std::uint64_t{p} * nvme::kBlockBytes, nvme::kBlockBytes);
+    }
+    put_bytes(b.path(), damaged);
+    b.reopen();
+    for (std::uint32_t p = 0; p < 48; ++p) {
+        PageOob oob{};
+        ASSERT_EQ(b.flash().read_oob(p, oob),
+                  p >= 16 && p < 32 ? FlashStatus::kUncorrectable : FlashStatus::kOk)
+            << "page " << p;
+    }
+}
+
+/// A store of version 4 keeps its version: its records are written as it began, without the drive's UUID.
+TEST_P(RecordCopies, AStoreOfVersion4IsUsedAsItIs) {
+    Backbone b(GetParam(), small());
+    ASSERT_EQ(superblock_of(b.path()).format_version, 5u);
+    ASSERT_TRUE(testing::make_version_4(b.path()));
+    b.reopen();
+    ASSERT_NO_FATAL_FAILURE(program_first(b, 48));
+    b.reopen();
+    for (std::uint32_t p = 0; p < 48; ++p) {
+        PageOob oob{};
+        ASSERT_EQ(b.flash().read_oob(p, oob), FlashStatus::kOk) << "page " << p;
+        EXPECT_EQ(oob.sequence, p + 1);
+        EXPECT_EQ(oob.crc, record_crc(oob, p, DriveSeed{}));
+    }
+}
+
 /// docs/store-format.md, "Records and pages": whatever way it is computed.
-TEST(RecordChecksum, CoversThePageNumberFollowedByTheRecord) {
+TEST(RecordChecksum, CoversTheDrivesUuidThePageNumberAndTheRecord) {
     SplitMix64 random(testing::seed_or(1));
     for (int i = 0; i < 100; ++i) {
         PageOob oob = oob_of(3, static_cast<std::uint32_t>(random.next()), random.next());
         const auto page = static_cast<PageNumber>(random.next());
-        const std::uint32_t of_number = crc32c_portable(&page, sizeof page);
-        EXPECT_EQ(record_crc(oob, page), crc32c_portable(&oob, offsetof(PageOob, crc), of_number));
+        Superblock s{};
+        for (std::uint8_t& byte : s.drive_uuid) byte = static_cast<std::uint8_t>(random.next());
+        const auto expected = [&](std::uint32_t before) {
+            return crc32c_portable(&oob, offsetof(PageOob, crc), crc32c_portable(&page, sizeof page, before));
+        };
+        s.format_version = 5;
+        EXPECT_EQ(record_crc(oob, page, seed_of(s)), expected(crc32c_portable(s.drive_uuid, 16)));
+        s.format_version = 4;
+        EXPECT_EQ(record_crc(oob, page, seed_of(s)), expected(0)) << "stores of version 4 lack the UUID";
     }
 }
 
@@ -154,7 +207,7 @@ TEST_P(RecordCopies, ContradictingCopiesAreADamagedRecordAndAreNotChanged) {
     PageOob other{};
     std::memcpy(&other, damaged.data() + at, sizeof other);
     other.sequence += 7;
-    other.crc = record_crc(other, kPage);
+    other.crc = record_crc(other, kPage, seed_of(s));
     std::memcpy(damaged.data() + at, &other, sizeof other);
     put_bytes(b.path(), damaged);
     for (int opening = 0; opening < 2; ++opening) {
@@ -315,15 +368,16 @@ TEST(RecordCopiesAfterACut, EachRecordIsOneThatItsPageHadSinceTheLastSync) {
 }
 
 TEST(RecordCopiesRule, AnIntactCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
-    const auto sealed = [](std::uint32_t serial, PageNumber page) {
+    const auto sealed = [](std::uint32_t serial, PageNumber page, DriveSeed drive) {
         PageOob oob = oob_of(1, 2, 3);
         oob.unit_serial = serial;
-        oob.crc = record_crc(oob, page);
+        oob.crc = record_crc(oob, page, drive);
         return oob;
     };
     constexpr PageNumber kPage = 77;
-    const PageOob older = sealed(4, kPage), newer = sealed(5, kPage), neighbour = sealed(6, kPage - 8),
-                  erased{};
+    constexpr DriveSeed kDrive{0xC0FFEE}, kOtherDrive{0x0DDBA11};
+    const PageOob older = sealed(4, kPage, kDrive), newer = sealed(5, kPage, kDrive),
+                  neighbour = sealed(6, kPage - 8, kDrive), foreign = sealed(6, kPage, kOtherDrive), erased{};
     PageOob rotten = newer;
     rotten.sequence ^= 1;
     struct Case {
@@ -334,10 +388,11 @@ TEST(RecordCopiesRule, AnIntactCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
         {erased, newer, newer, false},   {rotten, older, older, true},    {older, rotten, older, true},
         {rotten, erased, rotten, false}, {erased, rotten, rotten, false}, {erased, erased, erased, false},
         {newer, newer, newer, false},    {neighbour, older, older, true}, {older, neighbour, older, true},
+        {foreign, older, older, true},   {older, foreign, older, true},
     };
     for (const Case& c : cases) {
         const auto found = compare_records(reinterpret_cast<const std::byte*>(&c.first),
-                                           reinterpret_cast<const std::byte*>(&c.second), kPage);
+                                           reinterpret_cast<const std::byte*>(&c.second), kPage, kDrive);
         EXPECT_EQ(std::memcmp(&found.counts, &c.counts, sizeof c.counts), 0) << &c - cases;
         EXPECT_EQ(found.rotten, c.is_rotten) << &c - cases;
         EXPECT_EQ(found.equal, std::memcmp(&c.first, &c.second, sizeof c.first) == 0) << &c - cases;
@@ -345,11 +400,11 @@ TEST(RecordCopiesRule, AnIntactCopyCountsAndOfTwoTheOneOfTheLaterOpening) {
     }
     PageOob other = newer;
     other.sequence += 1;
-    other.crc = record_crc(other, kPage);
+    other.crc = record_crc(other, kPage, kDrive);
     const auto found = compare_records(reinterpret_cast<const std::byte*>(&newer),
-                                       reinterpret_cast<const std::byte*>(&other), kPage);
+                                       reinterpret_cast<const std::byte*>(&other), kPage, kDrive);
     EXPECT_TRUE(found.contradict);
-    EXPECT_FALSE(is_whole(found.counts, kPage)) << "neither can be proved";
+    EXPECT_FALSE(is_whole(found.counts, kPage, kDrive)) << "neither can be proved";
     EXPECT_FALSE(is_erased(found.counts)) << "and the page is not one that was never written";
 }
 

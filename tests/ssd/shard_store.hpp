@@ -9,6 +9,7 @@
 #include "scratch.hpp"
 #include "ssd/drive/backbone.hpp"
 #include "ssd/flash/file/file_store.hpp"
+#include "ssd/older_store.hpp"
 
 #include <chrono>
 #include <memory>
@@ -45,7 +46,8 @@ class ShardStore final : public deengine::CompletionSink, private deengine::Volu
   public:
     /// What is there, or a new store of about 1 MiB for users. Errors: the store's, or the firmware's.
     static Result<std::unique_ptr<ShardStore>> open(const std::filesystem::path& path,
-                                                    std::uint32_t service_units = 1) {
+                                                    std::uint32_t service_units = 1,
+                                                    std::uint32_t format_version = kStoreFormatVersion) {
         std::unique_ptr<ShardStore> self(new ShardStore);
         DriveOptions options;
         options.capacity_bytes = 1u << 20;
@@ -55,6 +57,11 @@ class ShardStore final : public deengine::CompletionSink, private deengine::Volu
             GN_ASSIGN(NewStore what, new_store_for(options));
             what.metadata_bytes = 2 * kStorePage;
             GN_ASSIGN(self->store_, FileStore::create(path, what));
+            if (format_version == 4) {
+                self->store_.reset();
+                if (!make_version_4(path)) std::abort();
+                GN_ASSIGN(self->store_, FileStore::open(path));
+            }
             deengine::FirmwareState state;
             for (const nvme::VolumeId v : kVolumes)
                 if (!nvme::ok(state.permissions.add(volume_record(v), 8, 256))) std::abort();

@@ -174,12 +174,14 @@ TEST(StoreCheck, PagesOfAnEarlierOpeningOfAUnitAreNoDamageAndCountForNothing) {
     make(path, true);
     const StoreCheck before = check(path);
     std::uint64_t at = 0, oob_offset = 0;
+    DriveSeed drive{};
     deengine::PageOob oob{};
     {
         // A record behind the last one of a unit that is in use.
         const auto view = StoreView::open(path).value();
         const Superblock& s = view->superblock();
         oob_offset = s.oob_offset;
+        drive = view->drive_seed();
         for (std::uint32_t page = 1; page < s.geometry().pages() && at == 0; ++page) {
             deengine::PageOob last{}, here{};
             std::memcpy(&last, view->raw(view->record_offset(page - 1), sizeof last).data(), sizeof last);
@@ -193,7 +195,7 @@ TEST(StoreCheck, PagesOfAnEarlierOpeningOfAUnitAreNoDamageAndCountForNothing) {
     oob.unit_serial -= 1;
     oob.kind =
         oob.kind == deengine::PageKind::kSystem ? deengine::PageKind::kData : deengine::PageKind::kSystem;
-    oob.crc = record_crc(oob, static_cast<deengine::PageNumber>((at - oob_offset) / sizeof oob));
+    oob.crc = record_crc(oob, static_cast<deengine::PageNumber>((at - oob_offset) / sizeof oob), drive);
     {
         std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
         file.seekp(static_cast<std::streamoff>(at));
@@ -212,7 +214,7 @@ void set_state(const fs::path& path, BootState state, BootMode mode) {
     BootRecord r = file->boot();
     r.state = state;
     r.mode = mode;
-    ASSERT_TRUE(write_boot_record(file->fd(), r));
+    ASSERT_TRUE(write_boot_record(file->fd(), r, seed_of(file->superblock())));
 }
 
 TEST(StoreCheck, AStoreBeingEmptiedHasNothingToCheckOrRecoverButIsIdentified) {

@@ -52,7 +52,9 @@ void reseal(std::vector<char>& bytes) {
 }
 
 void reseal_boot(std::vector<char>& bytes, std::size_t copy) {
-    const std::uint32_t crc = crc32c(bytes.data() + copy, offsetof(BootRecord, crc));
+    Superblock s{};
+    std::memcpy(&s, bytes.data(), sizeof s);
+    const std::uint32_t crc = crc32c(bytes.data() + copy, offsetof(BootRecord, crc), seed_of(s).crc);
     std::memcpy(bytes.data() + copy + offsetof(BootRecord, crc), &crc, sizeof crc);
 }
 

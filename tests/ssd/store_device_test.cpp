@@ -77,7 +77,7 @@ TEST_F(StoreDevice, IsEmptiedInPlaceAfterAHostCrashInProcessMode) {
         ASSERT_TRUE(file->begin_use({.mode = BootMode::kProcess}).ok());
         BootRecord other = file->boot();
         other.host_boot_id[3] ^= 1;
-        ASSERT_TRUE(write_boot_record(file->fd(), other));
+        ASSERT_TRUE(write_boot_record(file->fd(), other, seed_of(file->superblock())));
         auto store = DirectStore::over(std::move(file)).value();
         before = store->identity();
         const FlashParts parts = store->parts(1).value();

@@ -2,10 +2,12 @@
 // docs/array.md, rule 10.
 #include "drive_rig.hpp"
 #include "ssd/flash/file/file_store.hpp"
+#include "ssd/flash/file/store_view.hpp"
 #include "support/file_bytes.hpp"
 
 #include <fcntl.h>
 
+#include <cstring>
 #include <fstream>
 
 namespace gnstor::ssd::store_life_test {
@@ -127,11 +129,42 @@ TEST(StoreLife, AKillIsJudgedByTheBackboneInUseAtTheKillNotByTheNextOne) {
     EXPECT_FALSE(judged_as_only_killed(path, kMapped, false)) << "direct, writes may be missing";
     EXPECT_FALSE(judged_as_only_killed(path, BackboneKind::kAuto)) << "and that recovery did not end";
     EXPECT_TRUE(judged_as_only_killed(path, kMapped)) << "a file is mapped by default";
-    BootRecord r = StoreFile::open(path).value()->boot();
-    r.backbone = BootBackbone::kNotTold;
-    ASSERT_TRUE(write_boot_record(FileDescriptor(::open(path.c_str(), O_RDWR | O_CLOEXEC)).get(), r));
+    {
+        const auto file = StoreFile::open(path).value();
+        BootRecord r = file->boot();
+        r.backbone = BootBackbone::kNotTold;
+        ASSERT_TRUE(write_boot_record(file->fd(), r, seed_of(file->superblock())));
+    }
     EXPECT_FALSE(judged_as_only_killed(path, kMapped))
         << "a store of an older program does not record its backbone";
+}
+
+/// Both have the same geometry and generations, as drives of an array do.
+TEST(StoreLife, TheBootRecordAndTheMetadataOfAnotherStoreAreDamage) {
+    const Scratch scratch;
+    const std::filesystem::path paths[] = {scratch / "a", scratch / "b"};
+    for (const auto& path : paths) {
+        const auto file = StoreFile::create(path, small()).value();
+        const std::vector<std::byte> blob(100, std::byte{7});
+        ASSERT_TRUE(file->store(blob) && file->store(blob));
+    }
+    const std::string good = test::file_bytes(paths[0]), foreign = test::file_bytes(paths[1]);
+    Superblock s{};
+    std::memcpy(&s, good.data(), sizeof s);
+    const auto with = [&](std::uint64_t at, std::uint64_t bytes) {
+        std::string spliced = good;
+        spliced.replace(at, bytes, foreign, at, bytes);
+        std::ofstream(paths[0], std::ios::binary)
+            .write(spliced.data(), static_cast<std::streamsize>(spliced.size()));
+    };
+    with(kBootOffset, kStorePage);
+    const auto boot = StoreFile::open(paths[0]);
+    ASSERT_FALSE(boot.ok());
+    EXPECT_NE(boot.error().message.find("boot record"), std::string::npos) << boot.error().message;
+    with(s.metadata_offset, 2ull * s.metadata_bytes);
+    EXPECT_FALSE(StoreView::open(paths[0]).value()->check_metadata(false).ok());
+    with(s.metadata_offset, 0);
+    EXPECT_TRUE(StoreView::open(paths[0]).value()->check_metadata(false).ok());
 }
 
 TEST(StoreLife, AStoreOpenedForUseAndLeftUnchangedKeepsItsState) {
@@ -198,7 +231,7 @@ TEST(StoreLife, AnInterruptedEmptyingOfAStoreIsCompleted) {
         auto store = FileStore::open(path).value();
         BootRecord r = store->file().boot();
         r.state = BootState::kEmptying;
-        ASSERT_TRUE(write_boot_record(store->file().fd(), r));
+        ASSERT_TRUE(write_boot_record(store->file().fd(), r, seed_of(store->file().superblock())));
     }
     const auto looked_at = FileStore::open(path);
     ASSERT_FALSE(looked_at.ok());

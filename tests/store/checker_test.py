@@ -72,9 +72,9 @@ def remembered(data, length, used=None):
 medium.crc32c_many = remembered
 
 
-def made(path, seed, changes, how, units=1):
+def made(path, seed, changes, how, units=1, version=5):
     """A store, and what each block holds: {(vid, vba): sequence}."""
-    done = subprocess.run([MAKE, str(path), str(seed), str(changes), how, str(units)], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([MAKE, str(path), str(seed), str(changes), how, str(units), str(version)], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     return {tuple(map(int, line.split()[:2])): int(line.split()[2]) for line in done.stdout.splitlines()}
 
@@ -105,8 +105,8 @@ class Image:
     def flip(self, at, bits=0xFF):
         self.data[at] ^= bits
 
-    def seal(self, at, length, crc_at):
-        self.put(crc_at, "I", crc.crc32c(bytes(self.data[at:at + length])))
+    def seal(self, at, length, crc_at, before=b""):
+        self.put(crc_at, "I", crc.crc32c(before + bytes(self.data[at:at + length])))
 
     def seal_record(self, page):
         at = self.store.record_at(page)
@@ -158,9 +158,9 @@ def superblock_magic(i):
     i.flip(3)
 
 
-@corruption("format version 5")
+@corruption("format version 6")
 def superblock_version(i):
-    i.put(8, "I", 5)
+    i.put(8, "I", 6)
     i.seal(0, 4092, 4092)
 
 
@@ -215,7 +215,7 @@ def metadata_header(i):
 def put_in_boot_record(i, at, number):
     for copy in (4096, 6144):
         i.put(copy + at, "Q", number)
-        i.seal(copy, 2044, copy + 2044)
+        i.seal(copy, 2044, copy + 2044, i.store.drive_prefix)
 
 
 def told_of_metadata(i, generation):
@@ -246,7 +246,7 @@ def firmware_volume(i):
     i.put(at + 64 + 1584 + 24, "H", 0)
     i.seal(at + 64, total - 4, at + 64 + total - 4)
     i.seal(at + 64, length, at + 24)
-    i.seal(at, 60, at + 60)
+    i.seal(at, 60, at + 60, i.store.drive_prefix)
 
 
 @corruption("fails its checksum: reads fail")
@@ -463,6 +463,13 @@ class Checker(unittest.TestCase):
                     with self.subTest(how=how, units=units, changes=changes):
                         self.path.unlink(missing_ok=True)
                         self.accepts(made(self.path, pick.getrandbits(32), changes, how, units))
+
+    def test_stores_of_version_4_are_accepted_too(self):
+        for how in ("closed", "killed"):
+            self.path.unlink(missing_ok=True)
+            wanted = made(self.path, SEED, 700, how, version=4)
+            self.assertEqual(struct.unpack_from("<I", self.path.read_bytes(), 8), (4,))
+            self.accepts(wanted)
 
     def test_records_alone_find_the_same_blocks(self):
         self.accepts(made(self.path, SEED, 500, "killed"), "--records")

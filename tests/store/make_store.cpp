@@ -1,7 +1,7 @@
 // make_store.cpp: makes a small store with the firmware's shards and says what each block holds. For
 // checker_test.py.
 //
-//   make_store STORE SEED CHANGES closed|killed SERVICE_UNITS
+//   make_store STORE SEED CHANGES closed|killed SERVICE_UNITS [FORMAT_VERSION]
 //
 // Random writes, trims and polls on two volumes, enough of them and units are collected and used again.
 // `closed`: as a drive closes; `killed`: everything acknowledged, nothing closed. Output: a line "vid vba
@@ -20,11 +20,13 @@ using namespace gnstor::ssd;
 using namespace gnstor::ssd::testing;  // NOLINT: the rig's names
 
 int main(int argc, char** argv) {
-    if (argc != 6) {
-        std::fprintf(stderr, "usage: make_store STORE SEED CHANGES closed|killed SERVICE_UNITS\n");
+    if (argc != 6 && argc != 7) {
+        std::fprintf(stderr,
+                     "usage: make_store STORE SEED CHANGES closed|killed SERVICE_UNITS [FORMAT_VERSION]\n");
         return 2;
     }
-    auto opened = ShardStore::open(argv[1], static_cast<std::uint32_t>(std::strtoul(argv[5], nullptr, 10)));
+    const auto number = [&](int i) { return static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10)); };
+    auto opened = ShardStore::open(argv[1], number(5), argc == 7 ? number(6) : kStoreFormatVersion);
     if (!opened.ok()) {
         std::fprintf(stderr, "make_store: %s\n", opened.error().message.c_str());
         return 1;

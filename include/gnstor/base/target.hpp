@@ -36,7 +36,7 @@
 #define GN_NOINLINE
 #endif
 
-// Small functions on a lone lane's critical path, whose arguments must stay in the caller's registers.
+// Small functions on a single lane's critical path, whose arguments must stay in the caller's registers.
 #if defined(__CUDACC__)
 #define GN_INLINE __forceinline__
 #else

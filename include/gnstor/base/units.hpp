@@ -28,5 +28,7 @@ namespace gnstor {
 [[nodiscard]] std::string format_duration_ns(std::uint64_t ns);
 /// "1,234,567".
 [[nodiscard]] std::string format_count(std::uint64_t n);
+/// "1 store", "2 stores".
+[[nodiscard]] std::string counted(std::uint64_t n, std::string_view thing);
 
 }  // namespace gnstor

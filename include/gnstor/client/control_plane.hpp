@@ -19,6 +19,17 @@ struct ClientIdentity {
     std::string host_nqn;  ///< to present at Fabrics Connect, which binds the client id to the connection
 };
 
+/// What gnstord gives an administrator for a client.
+struct ClientAccess {
+    ClientIdentity identity;
+    std::uint32_t generation = 0;  ///< another one whenever keys and token are replaced
+    /// Lets another machine act as this client, and as no other, over TCP. Secret: shown once, never logged.
+    /// Empty, as `address` is: gnstord does not listen on TCP, or was not asked over HTTP.
+    std::string token;
+    std::string address;  ///< https://HOST:PORT or http://HOST:PORT, as gnstord was told to listen
+    std::string certificate_fingerprint;  ///< of gnstord's certificate there; empty: no TLS
+};
+
 /// One drive of the array as a client reaches it.
 struct SsdAddress {
     std::uint32_t slot;
@@ -26,6 +37,14 @@ struct SsdAddress {
     std::string service;      ///< RDMA service on which the node listens
     std::string subsystem_nqn;
     std::uint8_t uuid[16];
+};
+
+/// The keys of one client with one SSD whose node authenticates hosts, in the text form of NVMe DH-HMAC-CHAP
+/// (DHHC-1). Secret: never logged.
+struct SsdKeys {
+    std::uint32_t slot;
+    std::string host_key;        ///< proves the client to the SSD
+    std::string controller_key;  ///< proves the SSD to the client
 };
 
 struct ArrayView {
@@ -52,9 +71,22 @@ struct OpenedVolume {
 class ControlPlane {
   public:
     virtual ~ControlPlane() = default;
-    /// Returns the id of a client name; the same name always gets the same id.
+    /// Returns the id of a client name; the same name always gets the same id. kPermission: the client was
+    /// removed.
     virtual Result<ClientIdentity> register_client(const std::string& name) = 0;
+    // For administrators; a client's token does not suffice (docs/array.md, rule 19).
+    /// As register_client(), but lets a removed client in again.
+    virtual Result<ClientAccess> add_client(const std::string& name) { return no_clients(name); }
+    /// Gives a client other keys and another token; the earlier ones end. An error that says that the change
+    /// is recorded: some SSD may still take the earlier key, until a grant's time has passed.
+    virtual Result<ClientAccess> rotate_client(const std::string& name) { return no_clients(name); }
+    /// Revokes a client's access. Its volumes stay, and its name and id are not used again. Errors as above.
+    virtual Result<void> remove_client(const std::string& name) { return no_clients(name); }
     virtual Result<ArrayView> array() = 0;
+    /// Of every SSD that demands authentication; empty: none does.
+    virtual Result<std::vector<SsdKeys>> ssd_keys(nvme::ClientId /*client*/) {
+        return std::vector<SsdKeys>{};
+    }
     virtual Result<nvme::VolumeRecord> create_volume(nvme::ClientId client, const CreateVolume& request) = 0;
     /// For writing: takes the lease and raises the epoch on every drive. kBusy: another client holds the
     /// lease; the error names it.
@@ -71,6 +103,11 @@ class ControlPlane {
                                       nvme::ClientId reader) = 0;
     virtual Result<void> delete_volume(nvme::ClientId owner, const std::string& name) = 0;
     virtual Result<std::vector<nvme::VolumeRecord>> list_volumes() = 0;
+
+  private:
+    static Error no_clients(const std::string& name) {
+        return error(Errc::kUnsupported, "client '{}' cannot be changed here; ask gnstord", name);
+    }
 };
 
 }  // namespace gnstor::client

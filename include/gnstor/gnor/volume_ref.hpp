@@ -49,12 +49,12 @@ class VolumeRef {
     /// recorded.
     std::uint64_t* resolved = nullptr;
 
-    /// The same volume with FUA: its writes (and write_zeroes) are answered only when their data survives
-    /// power loss, also on drives with `durability = process`. For one call, `volume.stable().write(...)`, or
-    /// for all calls of a kernel. Without it an answered write survives the end of any process always, and
-    /// power loss with `durability = power`; with `durability = process` it survives power loss only after a
-    /// later flush(). A trim becomes durable by flush alone. A read with FUA is answered when the SSD that
-    /// serves it has made durable what it read.
+    /// The same volume with FUA: its writes (and write_zeroes) are answered only when their data is on stable
+    /// media, also on drives with `durability = process`. For one call, `volume.stable().write(...)`, or for
+    /// all calls of a kernel. Without it an answered write survives the end of any process always, and power
+    /// loss with `durability = power`. (With `durability = process` a drive that is in use when its host
+    /// stops begins empty again: docs/design.md, "Durability promise".) A trim becomes durable by flush
+    /// alone. A read with FUA is answered when the SSD that serves it has made durable what it read.
     GN_HD
     VolumeRef stable() const {
         VolumeRef copy = *this;
@@ -103,7 +103,7 @@ class VolumeRef {
         const IoRequest request{block, blocks, nullptr, 0, 0};
         return one(group, channel, nvme::IoOpcode::kWriteZeroes, request, deadline);
     }
-    /// NVMe flush on every drive of the volume's map: everything answered before it survives power loss.
+    /// NVMe flush on every drive of the volume's map: everything answered before it is on stable media.
     template <class Group, ChannelView Channel>
     GN_HD Status flush(Group group, Channel channel, Deadline deadline) const {
         Channel::template check_group<Group>();

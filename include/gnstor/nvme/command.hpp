@@ -52,6 +52,7 @@ enum class AdminOpcode : std::uint8_t {
     kFloor = 0xD4,
     kClean = 0xD8,
     kDelta = 0xDA,
+    kHostSet = 0xDD,
 };
 
 /// SGL descriptor type and sub type, one byte (Base 2.0, figures 113 to 119).

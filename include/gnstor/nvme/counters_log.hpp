@@ -13,7 +13,9 @@
 namespace gnstor::nvme {
 
 inline constexpr std::uint8_t kCountersLogPage = 0xC0;
-inline constexpr std::uint32_t kCountersLogVersion = 1;
+inline constexpr std::uint32_t kCountersLogVersion = 2;
+inline constexpr std::uint32_t kCountersLogOldest = 1;   ///< the oldest version that a reader takes
+inline constexpr std::uint32_t kCountersLogWithUse = 2;  ///< from here on with mapped_blocks and spare
 
 struct SsdCountersLog {
     std::uint32_t version;  ///< kCountersLogVersion; new fields are only ever added at the end
@@ -33,10 +35,13 @@ struct SsdCountersLog {
     /// Volumes with lost records, so that all their older blocks are in doubt (gauge); a volume counts once
     /// for each service unit.
     std::uint64_t doubtful_volumes;
-    std::uint64_t reserved224[36];
+    /// Since version 2. Blocks of 4 KiB that hold data now, as NUSE of Identify Namespace (gauge).
+    std::uint64_t mapped_blocks;
+    std::uint64_t available_spare_percent;  ///< as Available Spare of SMART / Health Information (gauge)
+    std::uint64_t reserved240[34];
 };
 static_assert(sizeof(SsdCountersLog) == 512, "the log page has one sector, 512 bytes");
-static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, reserved224) == 224);
+static_assert(offsetof(SsdCountersLog, capsules) == 136 && offsetof(SsdCountersLog, mapped_blocks) == 224);
 
 /// Get Log Page of the whole page; the caller sets the data pointer.
 inline Command counters_log_command() {

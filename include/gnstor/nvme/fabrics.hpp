@@ -2,7 +2,7 @@
 //
 // NVMe Base 2.0, 3.1.3 (properties), 6.2 to 6.6 (Fabrics commands: Connect 6.3, Property Get 6.5, Property
 // Set 6.6); NVMe RDMA Transport 1.0, section 3.2 (connection establishment: private data of REQ, REP, REJ).
-// Little endian; CPU code. In-band authentication is not supported: AUTHREQ is always zero.
+// Little endian; CPU code. The commands of in-band authentication are in src/nvmf/auth.
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -63,6 +63,12 @@ static_assert(sizeof(ConnectData) == 1024 && offsetof(ConnectData, controller_id
 static_assert(offsetof(ConnectData, subsystem_nqn) == 256 && offsetof(ConnectData, host_nqn) == 512);
 inline constexpr std::uint16_t kAnyController = 0xFFFF;
 inline constexpr std::uint16_t kAnyStaticController = 0xFFFE;
+
+/// DW0 of a successful Connect response: 15:0 the controller id, 31:16 AUTHREQ. Base 2.0, figure 388. ATR:
+/// the queue must authenticate in-band before any other command. ASCR: over a secure channel, which is not
+/// offered here.
+inline constexpr std::uint32_t kConnectAuthenticate = 1u << 17;
+inline constexpr std::uint32_t kConnectSecureChannel = 1u << 18;
 
 /// DW0 of a Connect response with status Connect Invalid Parameters: which parameter. Base 2.0, figure 389.
 inline constexpr std::uint32_t connect_bad_parameter(std::uint16_t offset, bool in_data) {

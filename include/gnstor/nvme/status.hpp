@@ -45,6 +45,7 @@ enum class [[nodiscard]] Status : std::uint32_t{
     kConnectInvalidParameters = 0x182,
     kConnectRestartDiscovery = 0x183,
     kConnectInvalidHost = 0x184,
+    kAuthenticationRequired = 0x191,
     // Type 2h, media and data integrity.
     kWriteFault = 0x280,
     kUnrecoveredReadError = 0x281,

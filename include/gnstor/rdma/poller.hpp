@@ -3,7 +3,7 @@
 //
 // One receive completion queue serves the receive queues of many queue pairs. One group polls at a time:
 // a group tries to take a lock word and returns at once if another group holds it. One poll looks at up
-// to 32 completions (one per lane; a lone lane looks at 8), takes the valid prefix, passes each
+// to 32 completions (one per lane; a single lane looks at 8), takes the valid prefix, passes each
 // completion to a visitor, posts the receives again with one doorbell-record store per queue pair, and
 // advances the consumer index. The visitor records what arrived and returns; user callbacks run after the
 // poll.
@@ -13,7 +13,7 @@
 //
 // How many receives: a visitor may announce an arrival at once, and the lane that waited for it may send
 // again before this poll has reposted the receive. So a receive queue needs one entry for each message
-// that can be outstanding, plus one poll (kLargestTrip, or kLoneLaneLooksAhead where only lone lanes
+// that can be outstanding, plus one poll (kLargestTrip, or kSingleLaneLookahead where only single lanes
 // poll); with fewer, the peer finds no receive (RNR).
 //
 // Invariants
@@ -47,7 +47,7 @@
 namespace gnstor::rdma {
 
 inline constexpr std::uint32_t kPoison = 0xFFFFFFFFu;
-inline constexpr std::uint32_t kLoneLaneLooksAhead = 8;
+inline constexpr std::uint32_t kSingleLaneLookahead = 8;
 inline constexpr std::uint32_t kLargestTrip = simt::kWarpLanes;
 
 /// Shared by the lanes that poll. All zero at the start.
@@ -178,16 +178,16 @@ struct InlineMessage {
     std::uint32_t dw3 = 0;
 };
 GN_HD
-InlineMessage look_alone(const CompletionQueueRef& cq, std::uint64_t at);
+InlineMessage peek_single_lane(const CompletionQueueRef& cq, std::uint64_t at);
 
 /// Consumes completion `at`: poisons it. The caller counts its receive as posted again
 /// (ReceiveQueueState). Stores no doorbell record.
 GN_HD
-void take_alone(const CompletionQueueRef& cq, std::uint64_t at);
+void consume_single_lane(const CompletionQueueRef& cq, std::uint64_t at);
 
-/// The doorbell records that take_alone did not store, after simt::release_before_stores. The completion
-/// queue's record comes first, the receive records after another fence, so that the completion queue
-/// cannot overrun.
+/// The doorbell records that consume_single_lane did not store, after simt::release_before_stores. The
+/// completion queue's record comes first, the receive records after another fence, so that the completion
+/// queue cannot overrun.
 GN_HD
 void record_consumed(const CompletionQueueRef& cq, std::uint64_t consumed);
 GN_HD

@@ -74,7 +74,7 @@ inline constexpr std::uint32_t kErrorSeen = 0x100;
 /// in which it reserved, so it checks no ready words.
 template <simt::Scope S>
 struct BasicSendQueueRef {
-    static constexpr bool kAlone = S == simt::Scope::kLane;
+    static constexpr bool kSingleLane = S == simt::Scope::kLane;
     mlx5::SendEntry* ring;           ///< NIC-visible
     std::uint32_t* doorbell_record;  ///< NIC-visible; [mlx5::kSendRecord] of the queue pair's two words
     std::uint64_t* bell;             ///< the NIC's register for this queue pair
@@ -148,13 +148,15 @@ struct BasicSendQueueRef {
     GN_HD
     void ring_bell() const;
 
-    /// For a queue that one lane owns (kAlone), with no other entry reserved: publish and ring in two
+    /// For a queue that one lane owns (kSingleLane), with no other entry reserved: publish and ring in two
     /// parts, so that several queues, and other doorbell records, share each of the two fences. Order:
-    /// fence, record_alone, fence, bell_alone; each fence is simt::release_before_stores.
+    /// fence, store_doorbell_single_lane, fence, ring_bell_single_lane; each fence is
+    /// simt::release_before_stores.
     GN_HD
-    void record_alone(const SendTicket& ticket) const {
-        static_assert(kAlone,
-                      "record_alone is only for a queue of one lane: other lanes may be publishing entries");
+    void store_doorbell_single_lane(const SendTicket& ticket) const {
+        static_assert(kSingleLane,
+                      "store_doorbell_single_lane is only for a queue of one lane: other lanes may be "
+                      "publishing entries");
         const std::uint64_t upto = ticket.index + 1;
         simt::store_relaxed<S>(&state->published, upto);
         simt::store_relaxed<S>(&state->rung, upto);
@@ -162,7 +164,7 @@ struct BasicSendQueueRef {
                                                    be32(static_cast<std::uint32_t>(upto) & mlx5::kIndexMask));
     }
     GN_HD
-    void bell_alone(const SendTicket& ticket) const {
+    void ring_bell_single_lane(const SendTicket& ticket) const {
         const mlx5::ControlSegment control = mlx5::make_control(static_cast<std::uint16_t>(ticket.index),
                                                                 static_cast<std::uint8_t>(ticket.mark >> 8),
                                                                 qpn, static_cast<std::uint8_t>(ticket.mark));

@@ -1,8 +1,8 @@
 // copy.hpp: how lanes move bytes. CPU and GPU lanes.
 //
-// Over PCIe a lane must use all 16 bytes of each load and keep several loads in flight; a lone lane must not
-// read consecutive words (one round trip per load, twelve times slower than one load per 128-byte line; bulk
-// copies are faster still). Source and destination must not overlap. Payload is plain memory: an acquire
+// Over PCIe a lane must use all 16 bytes of each load and keep several loads in flight; a single lane must
+// not read consecutive words (one round trip per load, twelve times slower than one load per 128-byte line;
+// bulk copies are faster still). Source and destination must not overlap. Payload is plain memory: an acquire
 // before, or a release after, orders it.
 #pragma once
 
@@ -45,12 +45,12 @@ GN_HD void store_word(Word* p, const Word& w) {
     *p = w;
 }
 
-// Which word is a lane's i-th one. A lone lane goes from line to line, and comes back for the next word of
+// Which word is a lane's i-th one. A single lane goes from line to line, and comes back for the next word of
 // each line; the lanes of a group take neighbouring words, so that their loads coalesce into lines.
 struct Walk {
     std::uint64_t words;
-    std::uint64_t lines;         // lone lane: whole lines
-    std::uint32_t words_a_line;  // lone lane
+    std::uint64_t lines;         // single lane: whole lines
+    std::uint32_t words_a_line;  // single lane
     std::uint32_t rank;
     std::uint32_t size;
     GN_HD

@@ -89,6 +89,27 @@ Result<client::ClientIdentity> InProcessControlPlane::register_client(const std:
     return impl_->with([&](Manager& m) { return m.register_client(name); });
 }
 
+Result<client::ClientAccess> InProcessControlPlane::add_client(const std::string& name) {
+    return impl_->with([&](Manager& m) { return m.add_client(name); });
+}
+
+Result<client::ClientAccess> InProcessControlPlane::rotate_client(const std::string& name) {
+    return impl_->with([&](Manager& m) { return m.rotate_client(name, impl_->now()); });
+}
+
+Result<void> InProcessControlPlane::remove_client(const std::string& name) {
+    return impl_->with([&](Manager& m) { return m.remove_client(name, impl_->now()); });
+}
+
+Result<std::vector<client::SsdKeys>> InProcessControlPlane::ssd_keys(nvme::ClientId client) {
+    return impl_->with([&](Manager& m) { return m.ssd_keys(client); });
+}
+
+std::optional<ClientInfo> InProcessControlPlane::client_of(nvme::ClientId client) {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->manager->client_of(client);
+}
+
 Result<client::ArrayView> InProcessControlPlane::array() {
     return impl_->with([&](Manager& m) { return m.array(); });
 }
@@ -134,10 +155,10 @@ Result<void> InProcessControlPlane::check_none_missing(const std::string& refuse
 ArrayInfo InProcessControlPlane::inspect() {
     const std::scoped_lock lock(impl_->mutex);
     ArrayInfo info = impl_->manager->info(impl_->now());
-    if (impl_->options.ssd_counters)
+    if (impl_->options.ssd_readings)
         for (SsdInfo& ssd : info.ssds)
-            if (ssd.slot != 0xFFFFFFFFu && ssd.state != "missing")
-                ssd.counters = impl_->options.ssd_counters(ssd);
+            if (ssd.slot != kSpareSlot && ssd.state != "missing")
+                static_cast<SsdReadings&>(ssd) = impl_->options.ssd_readings(ssd);
     if (impl_->options.ssd_firmware)
         for (SsdInfo& ssd : info.ssds) ssd.firmware = impl_->options.ssd_firmware(ssd);
     return info;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,8 +26,8 @@ struct InProcessOptions {
     ManagerOptions manager;
     std::function<std::uint64_t()> now_ms = boottime_ms;
     std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
-    /// Counters of the drive in a slot, for metrics; may be empty. Called with the mutex held.
-    std::function<SsdCounters(const SsdInfo& ssd)> ssd_counters;
+    /// Asks the drive in a slot; may be empty. Called with the mutex held.
+    std::function<SsdReadings(const SsdInfo& ssd)> ssd_readings;
     /// Version of the program that serves a drive; may be empty. Called with the mutex held.
     std::function<std::string(const SsdInfo& ssd)> ssd_firmware;
 };
@@ -40,6 +41,10 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     ~InProcessControlPlane() override;
 
     Result<client::ClientIdentity> register_client(const std::string& name) override;
+    Result<client::ClientAccess> add_client(const std::string& name) override;
+    Result<client::ClientAccess> rotate_client(const std::string& name) override;
+    Result<void> remove_client(const std::string& name) override;
+    Result<std::vector<client::SsdKeys>> ssd_keys(nvme::ClientId client) override;
     Result<client::ArrayView> array() override;
     Result<nvme::VolumeRecord> create_volume(nvme::ClientId client,
                                              const client::CreateVolume& request) override;
@@ -53,6 +58,7 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
     Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
     ArrayInfo inspect() override;
+    std::optional<ClientInfo> client_of(nvme::ClientId client) override;
     /// Manager::check_none_missing().
     Result<void> check_none_missing(const std::string& refused);
 

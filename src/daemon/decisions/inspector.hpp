@@ -4,6 +4,7 @@
 #include <gnstor/client/control_plane.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +14,23 @@ namespace gnstor::daemon {
 /// Names of [a-z_]+, with values that never decrease.
 using SsdCounters = std::vector<std::pair<std::string, std::uint64_t>>;
 
-struct SsdInfo {
-    std::uint32_t slot = 0xFFFFFFFFu;  ///< 0xFFFFFFFF: a spare
-    std::string state;                 ///< in, missing, stale, spare, rebuilding, joining, down
-    std::string uuid;                  ///< in the usual 8-4-4-4-12 form
+/// What an SSD says of itself when it is asked.
+struct SsdReadings {
+    SsdCounters counters;
+    std::optional<std::uint64_t> used_blocks{};    ///< blocks of 4 KiB that hold data
+    std::optional<std::uint32_t> spare_percent{};  ///< Available Spare (NVMe SMART / Health Information)
+};
+
+/// SsdInfo::slot of an SSD that fills no slot of the map.
+inline constexpr std::uint32_t kSpareSlot = 0xFFFFFFFFu;
+
+struct SsdInfo : SsdReadings {
+    std::uint32_t slot = kSpareSlot;
+    std::uint32_t domain = 0;  ///< failure domain of the slot (placement.hpp)
+    /// It took the map when it was last asked, and so has a grant to serve reads and writes.
+    bool serves = false;
+    std::string state;  ///< in, missing, stale, spare, rebuilding, joining, down
+    std::string uuid;   ///< in the usual 8-4-4-4-12 form
     std::string serial;
     std::string nic_address;
     std::string service;
@@ -25,7 +39,6 @@ struct SsdInfo {
     /// Version of the program that serves it; empty: unknown, as it cannot be asked now.
     std::string firmware;
     std::string trouble;  ///< empty: none
-    SsdCounters counters;
 };
 
 struct LeaseInfo {
@@ -35,6 +48,16 @@ struct LeaseInfo {
     std::string client_name;
     nvme::Epoch epoch = 0;
     std::uint64_t remaining_ms = 0;
+};
+
+struct VolumeReplicas {
+    std::string name;
+    std::uint32_t replicas = 0;
+};
+
+struct ClientInfo : client::ClientIdentity {
+    std::uint32_t generation = 0;
+    bool removed = false;
 };
 
 struct ArrayInfo {
@@ -48,8 +71,9 @@ struct ArrayInfo {
     std::string read_only;   ///< why no change can be stored now; empty: changes can be stored
     std::string superseded;  ///< why this daemon may change nothing any more; empty: it may
     std::vector<SsdInfo> ssds;
+    std::vector<VolumeReplicas> replicas;  ///< of each volume that clients may see
     std::vector<LeaseInfo> leases;
-    std::vector<client::ClientIdentity> clients;
+    std::vector<ClientInfo> clients;  ///< also the removed ones
     std::vector<std::string> warnings;
 };
 
@@ -58,6 +82,8 @@ class Inspector {
     virtual ~Inspector() = default;
     /// Any thread; may block for a bounded time.
     virtual ArrayInfo inspect() = 0;
+    /// nullopt: there is no such client, or it was removed. Any thread; may block for a bounded time.
+    virtual std::optional<ClientInfo> client_of(nvme::ClientId /*client*/) { return std::nullopt; }
 };
 
 [[nodiscard]] std::string uuid_text(const std::uint8_t (&uuid)[16]);

@@ -1,5 +1,5 @@
 // manager.hpp: the daemon's decisions: clients, volumes, leases, epochs, the term and the map. docs/array.md,
-// rules 1, 2, 6, 10, 11, 15.
+// rules 1, 2, 6, 10, 11, 15, 19.
 //
 // Pure logic: no threads, clocks, sockets or files. Time comes as an argument (milliseconds of a clock that
 // never goes back), drives through SsdPort, durable records through RecordStore. One caller at a time
@@ -21,6 +21,8 @@
 //   * a Manager that could not store its term at the start is read-only: it uses the term, the map and the
 //     records of the store, issues nothing new, and raises the term as soon as it can be stored
 //     (manager_read_only.cpp);
+//   * a change of who may do what is stored, then sent to the drives whose nodes authenticate hosts. A drive
+//     that has not taken the newest list of hosts gets no new grant (manager_hosts.cpp);
 //   * the map changes only while no volume exists: a missing drive keeps its slot, and changes wait for it.
 //     The failure domains of slots, on which placement depends, never change while there is a volume.
 #pragma once
@@ -34,6 +36,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -83,7 +86,19 @@ class Manager {
     static Result<std::unique_ptr<Manager>> start(RecordStore& store, std::vector<SsdPort*> ports,
                                                   const ManagerOptions& options, std::uint64_t now_ms);
 
+    /// Returns the id of a client name, and gives a new name one. kPermission: the client was removed.
     Result<client::ClientIdentity> register_client(const std::string& name);
+    /// The same, but lets a removed client in again, with its id and another generation.
+    Result<client::ClientAccess> add_client(const std::string& name);
+    /// Ends what a client may do: its keys, its token, its leases. Its volumes stay, and so do its name and
+    /// id.
+    Result<void> remove_client(const std::string& name, std::uint64_t now_ms);
+    /// Gives a client another generation, and so other keys and another token.
+    Result<client::ClientAccess> rotate_client(const std::string& name, std::uint64_t now_ms);
+    /// The keys of a client with every drive whose node authenticates hosts.
+    Result<std::vector<client::SsdKeys>> ssd_keys(nvme::ClientId client);
+    /// nullopt: there is no such client, or it was removed.
+    [[nodiscard]] std::optional<ClientInfo> client_of(nvme::ClientId client) const;
     Result<client::ArrayView> array() const;
     Result<nvme::VolumeRecord> create_volume(nvme::ClientId client, const client::CreateVolume& request);
     Result<client::OpenedVolume> open_volume(nvme::ClientId client, const std::string& name,
@@ -109,17 +124,22 @@ class Manager {
     [[nodiscard]] std::string read_only() const;
 
   private:
-    static constexpr std::uint32_t kNoSlot = 0xFFFFFFFFu;
+    static constexpr std::uint32_t kNoSlot = kSpareSlot;
     struct Drive {
         SsdPort* port;
         SsdIdentity identity;
         std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare
         bool listed = false;           ///< it listed its records at start()
         bool known = false;            ///< it has accepted a command of some daemon
+        bool serves = false;           ///< it took the map when it was last asked
         std::string trouble{};         ///< why its last command failed; empty: it did not
         GrantBound grant{};            ///< when the grant that it may hold has ended
+        /// Why it refuses the newest records of volumes.
+        std::map<nvme::VolumeId, std::string> refused{};
         /// Changes in force without it: to be sent before it gets a grant.
         std::set<nvme::VolumeId> behind{};
+        /// Version of the list of hosts that its node has taken on its port's present connection.
+        std::optional<std::uint64_t> hosts{};
         bool admitted = false;    ///< the age of its store was checked on its port's present connection
         std::uint64_t taken = 0;  ///< the newest term of this daemon that it has stored
         std::string older{};      ///< not empty: its store is an older copy of itself; why
@@ -178,8 +198,8 @@ class Manager {
     Result<void> sure();    ///< makes sure that records_ equals the store, before any decision is based on it
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
-    [[nodiscard]] std::vector<std::uint32_t>
-    missing_slots();                   ///< slots of the map whose drive was not found at the start
+    [[nodiscard]] std::vector<std::uint32_t> missing_slots()
+        const;                         ///< slots of the map whose drive was not found at the start
     Result<void> grant(Drive& drive);  ///< MAP SET
     template <class Command>
     Result<void> command(Drive& drive, Command send_it);
@@ -204,15 +224,31 @@ class Manager {
     /// A third of T_grant has passed (docs/array.md, rule 3).
     [[nodiscard]] bool grants_due(std::uint64_t now_ms) const;
 
+    // manager_clients.cpp
+    [[nodiscard]] Result<nvme::ClientId> client_named(const std::string& name) const;
+    [[nodiscard]] Result<nvme::ClientId> free_client_id(const std::string& name) const;
+    [[nodiscard]] client::ClientIdentity identity_of(nvme::ClientId client) const;
+    [[nodiscard]] bool is_removed(nvme::ClientId client) const;
+    [[nodiscard]] Result<void> check_client(nvme::ClientId client) const;
+    [[nodiscard]] std::string client_name(nvme::ClientId client) const;
+    Result<void> put_client(nvme::ClientId client, ClientRecord record);  ///< under its next generation
+    Result<void> close_epochs_of(nvme::ClientId client);
+
+    // manager_hosts.cpp
+    [[nodiscard]] std::uint64_t hosts_version() const;
+    [[nodiscard]] bool authenticates() const;  ///< some drive's node does
+    Result<void> send_hosts(Drive& drive);     ///< nothing, if it has taken the newest list
+    Result<void> tell_hosts(Drive& drive);     ///< the same, as a command of its own; manager_activate.cpp
+    Result<void> settle_hosts();               ///< sends the list; ok: it is in force
+    [[nodiscard]] bool hosts_in_force() const;
+
     // manager_volumes.cpp
     Result<nvme::VolumeRecord*> find(const std::string& name);
-    Result<void> check_client(nvme::ClientId client) const;
     Result<void> check_create(const client::CreateVolume& request) const;
     Result<nvme::VolumeId> free_volume_id() const;
     Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;
     Result<nvme::VolumeRecord> create_again(nvme::VolumeRecord there, nvme::ClientId client,
                                             const client::CreateVolume& request);
-    [[nodiscard]] std::string client_name(nvme::ClientId client) const;
     [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                                      std::uint64_t now_ms) const;
     [[nodiscard]] std::uint32_t slots_in_use() const;
@@ -224,13 +260,14 @@ class Manager {
     Records records_;
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
-    bool map_in_force_ = false;     ///< every drive confirmed the map when last asked
-    nvme::MapVersion told_ = 0;     ///< the newest version that has been in force: clients may have it
-    std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
-    std::uint64_t now_ms_ = 0;      ///< the newest time passed by a caller
-    GrantBound before_start_;       ///< of missing SSDs: their grants from the previous daemon
-    bool unsure_ = false;           ///< a save failed, and the store was not read again since
-    std::string read_only_;         ///< not empty: why the term has not been stored since the start
+    std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
+    bool map_in_force_ = false;          ///< every drive confirmed the map when last asked
+    nvme::MapVersion told_ = 0;          ///< the newest version that has been in force: clients may have it
+    std::uint64_t granted_ms_ = 0;       ///< when the SSDs last got their grants
+    std::uint64_t now_ms_ = 0;           ///< the newest time passed by a caller
+    GrantBound before_start_;            ///< of missing SSDs: their grants from the previous daemon
+    bool unsure_ = false;                ///< a save failed, and the store was not read again since
+    std::string read_only_;              ///< not empty: why the term has not been stored since the start
     Errc read_only_code_ = Errc::kNoSpace;
     std::string save_trouble_;        ///< why the last save failed; empty: it did not
     bool raise_due_ = false;          ///< an SSD has reconnected since the term was raised

@@ -2,6 +2,8 @@
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager.hpp"
 
+#include <algorithm>
+
 namespace gnstor::daemon {
 
 Result<void> Manager::commit(const Change& change) {
@@ -78,6 +80,7 @@ Result<void> Manager::send(Drive& drive, const nvme::VolumeRecord& record) {
     if (!sent.ok()) note_superseded(sent.error());
     drive.trouble = sent.ok() ? std::string() : sent.error().message;
     if (sent.ok()) drive.behind.erase(record.geometry.volume);
+    if (sent.ok()) drive.refused.erase(record.geometry.volume);
     drive.known = drive.known || sent.ok();
     return sent;
 }
@@ -143,7 +146,11 @@ Result<void> Manager::activate_map() {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);
         drive.known = drive.known || granted.ok();
-        if (granted.ok()) continue;
+        drive.serves = granted.ok();
+        if (granted.ok()) {
+            drive.trouble.clear();
+            continue;
+        }
         note_superseded(granted.error());
         drive.trouble = granted.error().message;
         if (first.ok()) first = std::move(granted);
@@ -156,10 +163,11 @@ Result<void> Manager::activate_map() {
     return first;
 }
 
-std::vector<std::uint32_t> Manager::missing_slots() {
+std::vector<std::uint32_t> Manager::missing_slots() const {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && drive_in(s) == nullptr)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
+            std::ranges::none_of(drives_, [s](const Drive& drive) { return drive.slot == s; }))
             slots.push_back(s);
     return slots;
 }
@@ -168,12 +176,17 @@ Result<void> Manager::grant(Drive& drive) {
     return command(drive, [&] { return set_map(drive); });
 }
 
+Result<void> Manager::tell_hosts(Drive& drive) {
+    return command(drive, [&] { return send_hosts(drive); });
+}
+
 Result<void> Manager::remove_volume(Drive& drive, nvme::VolumeId volume) {
     return command(drive, [&] { return drive.port->volume_remove(records_.term, volume); });
 }
 
 Result<void> Manager::set_map(Drive& drive) {
     GN_TRY(catch_up(drive));
+    GN_TRY(send_hosts(drive));
     nvme::MapSet set{};
     set.slot = drive.slot;
     set.grant_ms = options_.grant_ms;
@@ -198,6 +211,7 @@ Result<void> Manager::catch_up(Drive& drive) {
             // refuses this record, and its grant for the other volumes need not wait.
             const bool stale = !sent.ok() && sent.error().code == Errc::kUnsupported;
             if (!sent.ok() && !stale) return sent;
+            if (stale) drive.refused[id] = sent.error().message;
         }
         drive.behind.erase(id);
     }

@@ -53,16 +53,23 @@ TickReport Manager::tick(std::uint64_t now_ms) {
             report.settled += settles ? 1 : 0;
         }
     }
+    if (hosts_in_force()) {
+        rotating_.clear();
+    } else {
+        settle_hosts().ok() ? ++report.settled : ++report.pending;
+        if (!superseded_.empty()) return report;
+    }
     std::vector<nvme::VolumeId> ids;
     for (const auto& [id, record] : records_.volumes) ids.push_back(id);
     for (const nvme::VolumeId id : ids) {
         const auto found = records_.volumes.find(id);
         if (found == records_.volumes.end()) continue;
         const nvme::VolumeRecord& record = found->second;
+        const bool ended = now_ms >= live_[id].lease_end_ms || is_removed(record.writer);
         if (!stores && (record.flags & nvme::kVolumeDeleting) != 0) continue;
         if ((record.flags & nvme::kVolumeDeleting) != 0) {
             finish_delete(id).ok() ? ++report.settled : ++report.pending;
-        } else if (stores && record.writer != 0 && now_ms >= live_[id].lease_end_ms) {
+        } else if (stores && record.writer != 0 && ended) {
             ++report.expired;
             if (!close_epoch(id, ~0ull).ok()) ++report.pending;
         } else if (!live_[id].in_force) {

@@ -1,8 +1,6 @@
 // manager_info.cpp: the Manager's state for people and monitoring (inspector.hpp).
 #include "daemon/decisions/manager.hpp"
 
-#include "nvmf/protocol/nqn.hpp"
-
 #include <algorithm>
 
 namespace gnstor::daemon {
@@ -32,6 +30,12 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
         ssd.subsystem_nqn = drive.identity.subsystem_nqn;
         ssd.capacity_blocks = drive.identity.capacity_blocks;
         ssd.trouble = drive.trouble;
+        for (const auto& [volume, why] : drive.refused)
+            if (ssd.trouble.empty() && records_.volumes.contains(volume))
+                ssd.trouble = fmt::format("it refuses the record of volume '{}': {}",
+                                          records_.volumes.at(volume).name, why);
+        ssd.serves = drive.slot != kNoSlot && drive.serves && may_hold_grant(drive.grant);
+        if (ssd.slot != kNoSlot) ssd.domain = records_.map.slots[ssd.slot].domain;
         if (drive.slot != kNoSlot) info.capacity_blocks += ssd.capacity_blocks;
         info.ssds.push_back(std::move(ssd));
     }
@@ -43,6 +47,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
         if (slot.state == placement::SlotState::kEmpty || here) continue;
         SsdInfo missing;
         missing.slot = s;
+        missing.domain = slot.domain;
         missing.state = "missing";
         missing.uuid = uuid_text(slot.ssd_uuid);
         missing.trouble = "the SSD was not found when gnstord started";
@@ -53,16 +58,18 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     for (const auto& [id, record] : records_.volumes) {
         const Live& live = live_.at(id);
         info.volumes += listed(record) ? 1 : 0;
+        if (listed(record)) info.replicas.push_back({record.name, record.geometry.replicas});
         info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
         info.pending_changes += live.in_force ? 0 : 1;
         if (record.writer == 0) continue;
         const auto client = records_.clients.find(record.writer);
-        info.leases.push_back(LeaseInfo{id, record.name, record.writer,
-                                        client == records_.clients.end() ? "" : client->second, record.epoch,
-                                        live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
+        info.leases.push_back(LeaseInfo{
+            id, record.name, record.writer, client == records_.clients.end() ? "" : client->second.name,
+            record.epoch, live.lease_end_ms > now_ms ? live.lease_end_ms - now_ms : 0});
     }
-    for (const auto& [id, name] : records_.clients)
-        info.clients.push_back({id, name, nvmf::client_host_nqn(id)});
+    for (const auto& [id, client] : records_.clients)
+        info.clients.push_back({{identity_of(id)}, client.generation, client.removed});
+    info.pending_changes += hosts_in_force() ? 0 : 1;
     return info;
 }
 

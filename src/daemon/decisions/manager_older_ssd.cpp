@@ -171,6 +171,7 @@ Result<void> Manager::admit(Drive& drive) {
         raise_due_ = raise_due_ || drive.admitted;
         drive.admitted = true;
         drive.taken = 0;  // it may have restarted, and lost the terms that it does not store
+        drive.hosts.reset();
         check_age(drive, listed.term);
     }
     if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);

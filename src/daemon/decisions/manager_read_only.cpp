@@ -86,6 +86,7 @@ void Manager::become_writable(std::uint64_t now_ms) {
     Takeover t;
     for (Drive& drive : drives_) {
         Result<SsdVolumes> listed = drive.port->volume_list(records_.term);
+        drive.hosts.reset();  // it may have restarted since
         if (listed.ok() && drive.older.empty()) check_age(drive, listed->term);
         t.terms.push_back(listed.ok() ? listed->term : 0);
         drive.listed = listed.ok();

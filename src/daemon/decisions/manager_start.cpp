@@ -5,6 +5,7 @@
 // old store) is adopted; a case that cannot be decided safely is refused, with the advice what to bring back.
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager_takeover.hpp"
+#include "daemon/records/generations.hpp"
 
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>
@@ -209,7 +210,7 @@ Result<void> Manager::merge_records(Takeover& t) {
 void Manager::learn_clients(Takeover& t) {
     std::map<nvme::ClientId, std::string> learnt;
     std::set<std::string> names;
-    for (const auto& [id, name] : records_.clients) names.insert(name);
+    for (const auto& [id, client] : records_.clients) names.insert(client.name);
     for (const nvme::VolumeId volume : t.touched) {
         const nvme::VolumeRecord& record = records_.volumes.at(volume);
         if (!records_.clients.contains(record.owner) && learnt[record.owner].empty() &&
@@ -220,7 +221,14 @@ void Manager::learn_clients(Takeover& t) {
         for (std::uint32_t r = 0; r < record.reader_count; ++r) learnt.try_emplace(record.readers[r]);
     }
     for (const auto& [id, name] : learnt)
-        if (!records_.clients.contains(id)) t.change.put_clients.emplace_back(id, name);
+        if (!records_.clients.contains(id))
+            t.change.put_clients.emplace_back(id, ClientRecord{name, first_generation(*t.change.term)});
+    // Records that are an older copy do not know which generations were given out, or ended, since.
+    if (t.newest_term <= records_.term) return;
+    for (const auto& [id, client] : records_.clients)
+        t.change.put_clients.emplace_back(
+            id, ClientRecord{client.name, std::max(client.generation, first_generation(*t.change.term)),
+                             client.removed});
 }
 
 Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {

@@ -1,9 +1,7 @@
-// manager_volumes.cpp: the requests of clients: register, create, open, renew, release, share, delete.
+// manager_volumes.cpp: the requests of clients: create, open, renew, release, share, delete.
 #include "daemon/decisions/manager.hpp"
 
 #include <gnstor/base/hash.hpp>
-
-#include "nvmf/protocol/nqn.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -41,12 +39,6 @@ bool may_read(const nvme::VolumeRecord& record, nvme::ClientId client) {
            is_reader(record, client);
 }
 
-std::string Manager::client_name(nvme::ClientId client) const {
-    const auto found = records_.clients.find(client);
-    if (found == records_.clients.end() || found->second.empty()) return fmt::format("client {}", client);
-    return fmt::format("'{}' (client {})", found->second, client);
-}
-
 std::uint32_t Manager::slots_in_use() const {
     std::uint32_t used = 0;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
@@ -64,36 +56,10 @@ Result<nvme::VolumeRecord*> Manager::find(const std::string& name) {
     return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' lists the volumes", name);
 }
 
-Result<void> Manager::check_client(nvme::ClientId client) const {
-    if (client != 0 && records_.clients.contains(client)) return {};
-    return error(Errc::kPermission, "client {} is not registered with this array; register its name first",
-                 client);
-}
-
 bool Manager::held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                             std::uint64_t now_ms) const {
-    return record.writer != 0 && record.writer != client &&
+    return record.writer != 0 && record.writer != client && !is_removed(record.writer) &&
            now_ms < live_.at(record.geometry.volume).lease_end_ms;
-}
-
-Result<client::ClientIdentity> Manager::register_client(const std::string& name) {
-    GN_TRY(check_name("client name", name));
-    GN_TRY(sure());
-    for (const auto& [id, known] : records_.clients)
-        if (known == name)
-            return client::ClientIdentity{id, known, fmt::format("{}{}", nvmf::kClientHostNqnPrefix, id)};
-    std::uint32_t id = 1;
-    for (const auto& [taken, unused] : records_.clients) {
-        if (taken != id) break;
-        ++id;
-    }
-    if (id > 0xFFFF)
-        return error(Errc::kNoSpace, "all 65535 client ids are taken; client '{}' cannot be added", name);
-    Change change;
-    change.put_clients.emplace_back(static_cast<nvme::ClientId>(id), name);
-    GN_TRY(commit(change));
-    return client::ClientIdentity{static_cast<nvme::ClientId>(id), name,
-                                  fmt::format("{}{}", nvmf::kClientHostNqnPrefix, id)};
 }
 
 Result<client::ArrayView> Manager::array() const {
@@ -178,7 +144,7 @@ Result<nvme::VolumeRecord> Manager::create_again(nvme::VolumeRecord there, nvme:
 
 Result<nvme::VolumeRecord> Manager::new_record(nvme::ClientId owner,
                                                const client::CreateVolume& request) const {
-    const std::string& owner_name = records_.clients.at(owner);
+    const std::string& owner_name = records_.clients.at(owner).name;
     if (owner_name.empty())
         return error(Errc::kPermission,
                      "client {} has no name since the records were rebuilt; register its name again", owner);
@@ -315,6 +281,7 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
 Result<std::uint64_t> Manager::renew_lease(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
                                            std::uint64_t now_ms) {
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    if (is_removed(client)) return check_client(client).error();
     const auto found = records_.volumes.find(volume);
     if (found == records_.volumes.end())
         return error(Errc::kNotFound, "there is no volume with VID {}", volume);
@@ -383,10 +350,9 @@ Result<void> Manager::share_volume(nvme::ClientId owner, const std::string& name
                      client_name(record.owner));
     if ((record.flags & nvme::kVolumeDeleting) != 0)
         return error(Errc::kNotFound, "volume '{}' is being deleted", name);
-    if (reader != 0 && !records_.clients.contains(reader))
-        return error(Errc::kNotFound,
-                     "client {} is not registered; register it before sharing volume '{}' with it", reader,
-                     name);
+    if (reader != 0 && (!records_.clients.contains(reader) || is_removed(reader)))
+        return error(Errc::kNotFound, "{} {}; add it before sharing volume '{}' with it", client_name(reader),
+                     is_removed(reader) ? "was removed" : "is not registered", name);
     const bool there = reader == 0 ? (record.flags & nvme::kVolumeWorldReadable) != 0
                                    : reader == record.owner || is_reader(record, reader);
     if (there) {

@@ -1,12 +1,15 @@
 // nvmf_ssd_port.cpp: vendor commands to one drive, over its admin queue.
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 
+#include "nvmf/auth/derived_keys.hpp"
 #include "nvmf/protocol/nqn.hpp"
 
 #include <gnstor/base/uuid.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace gnstor::daemon {
@@ -25,8 +28,19 @@ nvmf::HostId admin_host_id() {
     return id;
 }
 
-nvmf::HostOptions host_options(const SsdIdentity& ssd, std::uint32_t timeout_ms) {
+/// Null without a node key.
+Result<std::shared_ptr<const nvmf::HostAuthentication>> admin_keys(const nvmf::auth::DhchapKey* node_key) {
+    if (node_key == nullptr) return std::shared_ptr<const nvmf::HostAuthentication>();
+    GN_ASSIGN(nvmf::auth::DhchapKeys keys,
+              nvmf::auth::derive_keys(*node_key, nvmf::kAdminHostNqn, nvmf::auth::kAdminGeneration));
+    nvmf::HostAuthentication own{std::move(keys.host), std::move(keys.controller), {}};
+    own.policy.require_bidirectional = true;
+    return std::make_shared<const nvmf::HostAuthentication>(std::move(own));
+}
+
+Result<nvmf::HostOptions> host_options(const SsdIdentity& ssd, const NvmfSsdPortOptions& port) {
     nvmf::HostOptions options;
+    GN_ASSIGN(options.authentication, admin_keys(port.node_key.get()));
     options.peer_address = ssd.nic_address;
     options.service = ssd.service;
     options.subsystem_nqn = ssd.subsystem_nqn;
@@ -34,7 +48,7 @@ nvmf::HostOptions host_options(const SsdIdentity& ssd, std::uint32_t timeout_ms)
     options.host_id = admin_host_id();
     options.keep_alive_ms =
         0;  // none: a suspended daemon keeps its association; the term protects the drives
-    options.timeout_ms = timeout_ms;
+    options.timeout_ms = port.timeout_ms;
     options.io_queues = 1;
     return options;
 }
@@ -73,9 +87,10 @@ std::unique_ptr<NvmfSsdPort> NvmfSsdPort::later(rdma::Nic& nic, std::uint32_t sl
     return std::unique_ptr<NvmfSsdPort>(new NvmfSsdPort(nic, slot, identity, std::move(options)));
 }
 
-Result<SsdIdentity> NvmfSsdPort::identify(rdma::Nic& nic, SsdIdentity where, std::uint32_t timeout_ms) {
-    GN_ASSIGN(const std::unique_ptr<nvmf::HostController> host,
-              nvmf::HostController::connect(nic, host_options(where, timeout_ms)));
+Result<SsdIdentity> NvmfSsdPort::identify(rdma::Nic& nic, SsdIdentity where,
+                                          const NvmfSsdPortOptions& options) {
+    GN_ASSIGN(const nvmf::HostOptions own, host_options(where, options));
+    GN_ASSIGN(const std::unique_ptr<nvmf::HostController> host, nvmf::HostController::connect(nic, own));
     GN_ASSIGN(const nvme::IdentifyController controller, host->identify_controller());
     GN_ASSIGN(const nvme::IdentifyNamespace ns, host->identify_namespace());
     static_assert(sizeof ns.nguid == sizeof where.uuid, "an NGUID holds a UUID");
@@ -93,7 +108,8 @@ Result<void> NvmfSsdPort::ensure_connected() {
     }
     if (host_ && host_->connected()) return {};
     host_.reset();
-    auto connected = nvmf::HostController::connect(nic_, host_options(identity_, options_.timeout_ms));
+    GN_ASSIGN(const nvmf::HostOptions own, host_options(identity_, options_));
+    auto connected = nvmf::HostController::connect(nic_, own);
     if (!connected.ok()) return transport_error(std::move(connected).error());
     host_ = std::move(connected).value();
     is_new_ = true;
@@ -133,6 +149,7 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
         completion = host_->admin(command, data, direction);
     }
     if (!completion.ok()) return transport_error(completion.error());
+    busy_ = completion->result() == nvme::Status::kBusy;
     if (nvme::ok(completion->result())) return completion->dw0;
     return ssd_error(completion->result(), what, identity_.subsystem_nqn);
 }
@@ -197,6 +214,35 @@ Result<void> NvmfSsdPort::map_set(std::uint64_t term, const nvme::MapSet& map, s
     return {};
 }
 
+/// A list of which a page is lost, as when the connection breaks, is sent again from its first page.
+Result<void> NvmfSsdPort::hosts_set(std::uint64_t term, std::uint64_t version,
+                                    std::span<const nvme::HostSetEntry> hosts) {
+    busy_ = false;
+    Result<void> sent = send_hosts(term, version, hosts);
+    // Busy: the node has the list, but queues that it ends still use its memory. Once more, as that passes.
+    if (busy_ && !sent.ok()) sent = send_hosts(term, version, hosts);
+    return sent;
+}
+
+Result<void> NvmfSsdPort::send_hosts(std::uint64_t term, std::uint64_t version,
+                                     std::span<const nvme::HostSetEntry> hosts) {
+    nvme::HostSetPage page{};
+    page.record_version = nvme::kHostSetVersion;
+    page.term = term;
+    page.version = version;
+    page.total = static_cast<std::uint32_t>(hosts.size());
+    do {
+        const std::span<const nvme::HostSetEntry> left = hosts.subspan(page.first);
+        page.count = static_cast<std::uint32_t>(std::min<std::size_t>(left.size(), std::size(page.entries)));
+        std::ranges::fill(page.entries, nvme::HostSetEntry{});
+        std::ranges::copy(left.first(page.count), page.entries);
+        GN_TRY(send("HOST SET", nvme::AdminOpcode::kHostSet, term, bytes_of(page), nvmf::Direction::kToDrive,
+                    0, 0));
+        page.first += page.count;
+    } while (page.first < page.total);
+    return {};
+}
+
 /// Does not connect, because that may take long; the next grant does.
 Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
     if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected())
@@ -205,7 +251,7 @@ Result<nvme::SsdCountersLog> NvmfSsdPort::counters() {
     auto answered = host_->admin_checked("Get Log Page (counters)", nvme::counters_log_command(),
                                          bytes_of(log), nvmf::Direction::kToHost, kCountersTimeoutMs);
     if (!answered.ok()) return transport_error(answered.error());
-    if (log.version < nvme::kCountersLogVersion)
+    if (log.version < nvme::kCountersLogOldest)
         return error(Errc::kUnsupported, "{} has no counters of a version that this gnstord knows",
                      identity_.subsystem_nqn);
     return log;
@@ -221,38 +267,48 @@ std::string firmware_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, con
     return {};
 }
 
-SsdCounters counters_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
+SsdReadings readings_from(const nvme::SsdCountersLog& log) {
+    SsdReadings out;
+    out.counters = {{"reads", log.reads},
+                    {"writes", log.writes},
+                    {"flushes", log.flushes},
+                    {"trims", log.trims},
+                    {"write_zeroes", log.write_zeroes},
+                    {"refused", log.refused},
+                    {"media_errors", log.media_errors},
+                    {"blocks_read", log.blocks_read},
+                    {"blocks_written", log.blocks_written},
+                    {"pages_programmed", log.pages_programmed},
+                    {"gc_pages_copied", log.gc_pages_copied},
+                    {"syncs", log.syncs},
+                    {"scrubbed_pages", log.scrubbed_pages},
+                    {"scrub_bad_pages", log.scrub_bad_pages},
+                    {"bad_units", log.bad_units},
+                    {"lost_blocks", log.lost_blocks},
+                    {"doubtful_blocks", log.doubtful_blocks},
+                    {"doubtful_volumes", log.doubtful_volumes},
+                    {"doubtful_reads", log.doubtful_reads},
+                    {"older_reads", log.older_reads},
+                    {"young_units", log.young_units},
+                    {"capsules", log.capsules},
+                    {"connections_accepted", log.connections_accepted},
+                    {"connections_refused", log.connections_refused},
+                    {"connections_failed", log.connections_failed},
+                    {"connections_disconnected", log.connections_disconnected},
+                    {"keep_alive_expired", log.keep_alive_expired}};
+    if (log.version >= nvme::kCountersLogWithUse) {
+        out.used_blocks = log.mapped_blocks;
+        out.spare_percent = static_cast<std::uint32_t>(log.available_spare_percent);
+    }
+    return out;
+}
+
+SsdReadings readings_of(std::span<const std::unique_ptr<NvmfSsdPort>> ports, const SsdInfo& ssd) {
     for (const auto& port : ports) {
         if (Uuid{port->identity().uuid}.to_string() != ssd.uuid) continue;
         const Result<nvme::SsdCountersLog> log = port->counters();
         if (!log.ok()) return {};
-        return {{"reads", log->reads},
-                {"writes", log->writes},
-                {"flushes", log->flushes},
-                {"trims", log->trims},
-                {"write_zeroes", log->write_zeroes},
-                {"refused", log->refused},
-                {"media_errors", log->media_errors},
-                {"blocks_read", log->blocks_read},
-                {"blocks_written", log->blocks_written},
-                {"pages_programmed", log->pages_programmed},
-                {"gc_pages_copied", log->gc_pages_copied},
-                {"syncs", log->syncs},
-                {"scrubbed_pages", log->scrubbed_pages},
-                {"scrub_bad_pages", log->scrub_bad_pages},
-                {"bad_units", log->bad_units},
-                {"lost_blocks", log->lost_blocks},
-                {"doubtful_blocks", log->doubtful_blocks},
-                {"doubtful_volumes", log->doubtful_volumes},
-                {"doubtful_reads", log->doubtful_reads},
-                {"older_reads", log->older_reads},
-                {"young_units", log->young_units},
-                {"capsules", log->capsules},
-                {"connections_accepted", log->connections_accepted},
-                {"connections_refused", log->connections_refused},
-                {"connections_failed", log->connections_failed},
-                {"connections_disconnected", log->connections_disconnected},
-                {"keep_alive_expired", log->keep_alive_expired}};
+        return readings_from(*log);
     }
     return {};
 }

@@ -12,14 +12,20 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
+#include <gnstor/nvme/host_set.hpp>
 #include <gnstor/nvme/status.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+namespace gnstor::nvmf::auth {
+class DhchapKey;
+}
 
 namespace gnstor::daemon {
 
@@ -58,6 +64,14 @@ class SsdPort {
     virtual Result<std::uint32_t> grant_ask(std::uint64_t term) = 0;
     /// `nonce` is 0 if map.grant_ms is 0.
     virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) = 0;
+    /// The key of the drive's node, if that authenticates hosts; null: it lets every host in. Never changes.
+    [[nodiscard]] virtual const nvmf::auth::DhchapKey* node_key() const { return nullptr; }
+    /// Which clients the node lets in, in order of id. Answered when the queues of all others have ended. A
+    /// node that restarts forgets it (is_new()).
+    virtual Result<void> hosts_set(std::uint64_t /*term*/, std::uint64_t /*version*/,
+                                   std::span<const nvme::HostSetEntry> /*hosts*/) {
+        return {};
+    }
 };
 
 /// The Error that an SsdPort returns for an NVMe status other than success.

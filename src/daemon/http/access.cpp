@@ -1,5 +1,9 @@
 #include "daemon/http/access.hpp"
 
+#include "daemon/http/client_token.hpp"
+
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -39,26 +43,34 @@ bool is_token(std::string_view text) {
     return text.size() >= kShortest && text.size() <= kLongest && std::all_of(text.begin(), text.end(), good);
 }
 
-std::optional<AccessRefusal> refuse_access(std::string_view path, std::string_view authorization,
-                                           std::string_view origin, std::string_view token) {
+Caller judge_access(const AccessHeaders& headers, std::string_view token, const GenerationOf& generation_of) {
     // An Origin header shows that a page in a browser sends the request. All of these are refused: a page
     // that a user visits must not be able to manage an array that this machine can reach.
-    if (!origin.empty())
-        return AccessRefusal{
-            403,
-            "this interface refuses requests of web pages in a browser (the request has an Origin header)"};
-    if (token.empty() || path == "/healthz") return std::nullopt;
-    const std::string_view given = bearer(authorization);
+    if (!headers.origin.empty())
+        return {AccessRefusal{403,
+                              "this interface refuses requests of web pages in a browser (the request has an "
+                              "Origin header)"}};
+    if (token.empty() || headers.path == "/healthz") return {};
+    const std::string_view given = bearer(headers.authorization);
     if (given.empty())
-        return AccessRefusal{
+        return {AccessRefusal{
             401,
             "a token is required: send 'Authorization: Bearer TOKEN' with the contents of the daemon's token "
-            "file (gnstord.token in its folder, gateway.token of a gateway; gnstor takes --token-file)"};
-    if (!same_secret(given, token))
-        return AccessRefusal{401,
-                             "the token is wrong; copy the daemon's token file again (gnstord.token in its "
-                             "folder, gateway.token of a gateway)"};
-    return std::nullopt;
+            "file (gnstord.token in its folder, gateway.token of a gateway; gnstor takes --token-file)"}};
+    if (same_secret(given, token)) return {};
+    const std::optional<ClientClaim> claim = generation_of ? read_client_token(given) : std::nullopt;
+    if (!claim)
+        return {AccessRefusal{401,
+                              "the token is wrong; copy the daemon's token file again (gnstord.token in its "
+                              "folder, gateway.token of a gateway)"}};
+    // Forged tokens are refused first: only the holder of a token that was valid learns the client's id.
+    if (is_client_token(given, token, *claim) && generation_of(claim->client) == claim->generation)
+        return {std::nullopt, claim->client};
+    return {AccessRefusal{
+        401, fmt::format("this token of client {} is not valid: the client was removed, or its token was "
+                         "replaced; ask the administrator of the array for another ('gnstor client "
+                         "add' shows it)",
+                         claim->client)}};
 }
 
 }  // namespace gnstor::daemon

@@ -15,6 +15,12 @@
 
 namespace gnstor::daemon {
 
+/// The TCP interface of the server, as the status shows it.
+struct TcpInterface {
+    std::string url;                   ///< https://HOST:PORT or http://HOST:PORT
+    std::string fingerprint, expires;  ///< of the certificate; empty: no TLS
+};
+
 class Api final : public HttpService {
   public:
     /// Both arguments must outlive it.
@@ -22,6 +28,9 @@ class Api final : public HttpService {
     ~Api() override;
     Response handle(const Request& request, std::string_view token = {}) override;
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
+    /// Shown in the status from now on. `token`: of administrators there; clients get tokens that are made of
+    /// it. Any thread.
+    void tell_tcp(TcpInterface tcp, std::string token = {});
     /// The OpenAPI document: JSON text.
     [[nodiscard]] static std::string_view openapi();
     /// operationIds that have a handler, for the test that compares them with the document.

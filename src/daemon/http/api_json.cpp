@@ -1,5 +1,6 @@
 #include "daemon/http/api_json.hpp"
 
+#include "daemon/decisions/room.hpp"
 #include "daemon/http/build_name.hpp"
 
 #include <gnstor/base/uuid.hpp>
@@ -136,6 +137,45 @@ json to_json(const client::ClientIdentity& identity) {
     return json{{"id", identity.id}, {"name", identity.name}, {"host_nqn", identity.host_nqn}};
 }
 
+json to_json(const ClientInfo& client) {
+    json out = to_json(static_cast<const client::ClientIdentity&>(client));
+    if (client.removed) out["removed"] = true;
+    return out;
+}
+
+json to_json(const client::ClientAccess& access) {
+    json out = to_json(access.identity);
+    out["generation"] = access.generation;
+    if (!access.token.empty()) out["token"] = access.token;
+    if (!access.address.empty()) out["address"] = access.address;
+    if (!access.certificate_fingerprint.empty())
+        out["certificate_fingerprint"] = access.certificate_fingerprint;
+    return out;
+}
+
+Result<client::ClientAccess> client_access_from_json(const json& v) {
+    return guarded([&]() -> Result<client::ClientAccess> {
+        GN_ASSIGN(client::ClientIdentity identity, client_from_json(v));
+        return client::ClientAccess{std::move(identity), v.at("generation").get<std::uint32_t>(),
+                                    v.value("token", std::string()), v.value("address", std::string()),
+                                    v.value("certificate_fingerprint", std::string())};
+    });
+}
+
+json to_json(const client::SsdKeys& keys) {
+    return json{{"slot", keys.slot}, {"host_key", keys.host_key}, {"controller_key", keys.controller_key}};
+}
+
+Result<std::vector<client::SsdKeys>> ssd_keys_from_json(const json& v) {
+    return guarded([&]() -> Result<std::vector<client::SsdKeys>> {
+        std::vector<client::SsdKeys> all;
+        for (const json& keys : v.at("keys"))
+            all.push_back({keys.at("slot").get<std::uint32_t>(), keys.at("host_key").get<std::string>(),
+                           keys.at("controller_key").get<std::string>()});
+        return all;
+    });
+}
+
 Result<client::ClientIdentity> client_from_json(const json& v) {
     return guarded([&]() -> Result<client::ClientIdentity> {
         return client::ClientIdentity{v.at("id").get<nvme::ClientId>(), v.at("name").get<std::string>(),
@@ -200,6 +240,7 @@ json to_json(const SsdInfo& ssd) {
     json counters = json::object();
     for (const auto& [name, value] : ssd.counters) counters[name] = value;
     json out{{"state", ssd.state},
+             {"serves", ssd.serves},
              {"uuid", ssd.uuid},
              {"serial", ssd.serial},
              {"nic_address", ssd.nic_address},
@@ -209,7 +250,44 @@ json to_json(const SsdInfo& ssd) {
              {"firmware", ssd.firmware},
              {"trouble", ssd.trouble},
              {"counters", counters}};
-    if (ssd.slot != 0xFFFFFFFFu) out["slot"] = ssd.slot;
+    if (ssd.slot != kSpareSlot) {
+        out["slot"] = ssd.slot;
+        out["domain"] = ssd.domain;
+    }
+    if (ssd.used_blocks) out["used_bytes"] = *ssd.used_blocks * 4096;
+    if (ssd.spare_percent) out["available_spare_percent"] = *ssd.spare_percent;
+    return out;
+}
+
+json to_json(const std::vector<HealthFinding>& findings) {
+    json list = json::array();
+    for (const HealthFinding& finding : findings)
+        list.push_back({{"code", finding.code->name},
+                        {"severity", name_of(finding.code->severity)},
+                        {"summary", finding.summary},
+                        {"meaning", finding.code->meaning},
+                        {"action", finding.code->action},
+                        {"details", finding.details}});
+    return json{{"status", name_of(worst_of(findings))}, {"findings", list}};
+}
+
+json capacity_to_json(const ArrayInfo& info, const placement::ArrayMap& map) {
+    json ssds = json::array(), room = json::array();
+    std::uint64_t used = 0;
+    for (const SsdInfo& ssd : info.ssds) {
+        if (ssd.slot == kSpareSlot) continue;
+        json one{{"slot", ssd.slot}, {"serial", ssd.serial}, {"capacity_bytes", ssd.capacity_blocks * 4096}};
+        if (ssd.used_blocks) one["used_bytes"] = *ssd.used_blocks * 4096;
+        used += ssd.used_blocks.value_or(0);
+        ssds.push_back(std::move(one));
+    }
+    for (const std::uint64_t blocks : room_of(info, map))
+        room.push_back({{"replicas", room.size() + 1}, {"bytes", blocks * 4096}});
+    json out{{"ssds", ssds},
+             {"capacity_bytes", info.capacity_blocks * 4096},
+             {"provisioned_bytes", info.provisioned_blocks * 4096},
+             {"room", room}};
+    if (!room.empty()) out["used_bytes"] = used * 4096;
     return out;
 }
 
@@ -229,9 +307,10 @@ json status_to_json(const ArrayInfo& info, std::size_t volumes) {
                 {"capacity_bytes", info.capacity_blocks * 4096},
                 {"provisioned_bytes", info.provisioned_blocks * 4096},
                 {"volumes", volumes},
-                {"clients", info.clients.size()},
+                {"clients", std::ranges::count(info.clients, false, &ClientInfo::removed)},
                 {"ssds", info.ssds.size()},
                 {"pending_changes", info.pending_changes},
+                {"health", name_of(worst_of(health_of(info)))},
                 {"leases", leases},
                 {"warnings", info.warnings},
                 {"read_only", info.read_only},

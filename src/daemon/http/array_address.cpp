@@ -1,5 +1,6 @@
 #include "daemon/http/array_address.hpp"
 
+#include "daemon/http/tls_certificate.hpp"
 #include "daemon/http/token_file.hpp"
 
 #include <charconv>
@@ -7,10 +8,22 @@
 namespace gnstor::daemon {
 namespace {
 
-constexpr std::string_view kUnix = "unix:", kHttp = "http://";
+constexpr std::string_view kUnix = "unix:", kHttp = "http://", kHttps = "https://";
 
 bool is_host_letter(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
+}
+
+/// The trust of a client for https.
+Result<TlsTrust> trust_of(const TlsWords& words) {
+    TlsTrust trust{words.ca_file, ""};
+    if (words.fingerprint.empty()) return trust;
+    if (!words.ca_file.empty())
+        return error(Errc::kInvalidArgument,
+                     "--tls-ca (GNSTOR_TLS_CA) and --tls-fingerprint (GNSTOR_TLS_FINGERPRINT) both say which "
+                     "server to trust; leave one of them out");
+    GN_ASSIGN(trust.fingerprint, parse_fingerprint(words.fingerprint));
+    return trust;
 }
 
 }  // namespace
@@ -43,24 +56,36 @@ Result<ArrayAddress> parse_array_address(std::string_view text) {
         out.socket = std::string(text.substr(kUnix.size()));
         return out;
     }
-    if (text.substr(0, kHttp.size()) == kHttp) {
-        std::string_view rest = text.substr(kHttp.size());
+    for (const std::string_view scheme : {kHttp, kHttps}) {
+        if (text.substr(0, scheme.size()) != scheme) continue;
+        std::string_view rest = text.substr(scheme.size());
         if (!rest.empty() && rest.back() == '/') rest.remove_suffix(1);
-        return parse_host_port(rest, false);
+        GN_ASSIGN(ArrayAddress out, parse_host_port(rest, false));
+        out.tls = scheme == kHttps;
+        return out;
     }
     return error(Errc::kInvalidArgument,
-                 "'{}' is not the address of an array; write unix:PATH of the socket of its gnstord, or "
-                 "http://HOST:PORT",
+                 "'{}' is not the address of an array; write unix:PATH of the socket of its gnstord, "
+                 "https://HOST:PORT or http://HOST:PORT",
                  text);
 }
 
-Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file) {
+Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file,
+                                         const TlsWords& words) {
     GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
     HttpClientOptions options;
     options.socket = where.socket;
     if (!where.socket.empty()) return options;
     options.host = where.host;
     options.port = where.port;
+    if (where.tls) {
+        GN_ASSIGN(options.tls, trust_of(words));
+    } else if (!words.ca_file.empty() || !words.fingerprint.empty()) {
+        return error(Errc::kInvalidArgument,
+                     "a certificate is named (--tls-ca or --tls-fingerprint, GNSTOR_TLS_CA or "
+                     "GNSTOR_TLS_FINGERPRINT), but {} is plain HTTP: write https://",
+                     array);
+    }
     const Result<std::string> token = read_token(token_file);
     if (!token.ok())
         return error(token.error().code,

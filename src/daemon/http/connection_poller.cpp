@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -27,9 +29,17 @@ constexpr auto kLeaveTime = 2000ms;  // for unsent answers when the server stops
 constexpr auto kAcceptPause = 100ms;
 constexpr int kAcceptsAtOnce = 64;  // accepted before other connections are polled again
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr char kHandshakeRecord = 22;  // first byte of a TLS connection: RFC 8446, 5.1
+constexpr std::string_view kSpeaksTls =
+    "this port speaks TLS: write https:// in place of http://. If the request had a token, it has crossed "
+    "the network in clear text: make a new one (remove the server's token file and restart it)";
 
-bool try_again() {
-    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+/// OpenSSL writes without MSG_NOSIGNAL; a peer that has closed its connection must not end this process.
+void block_sigpipe_in_this_thread() {
+    sigset_t pipe;
+    ::sigemptyset(&pipe);
+    ::sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
 }
 
 }  // namespace
@@ -79,6 +89,7 @@ void ConnectionPoller::stop() {
 }
 
 void ConnectionPoller::run() {
+    block_sigpipe_in_this_thread();
     for (;;) {
         wait();  // first: data that has arrived counts, even if the deadline has passed meanwhile
         take_back();
@@ -114,7 +125,7 @@ void ConnectionPoller::leave() {
     leaving_ = true;
     ::shutdown(listener_, SHUT_RDWR);  // the kernel refuses new connections from here on
     for (Place& place : places_) {
-        if (place.stage == Stage::kReading || place.stage == Stage::kDraining) end(place);
+        if (place.stage != Stage::kServing && place.stage != Stage::kAnswering) end(place);
         if (place.stage == Stage::kAnswering) place.until = std::min(place.until, Clock::now() + kLeaveTime);
     }
 }
@@ -138,8 +149,7 @@ void ConnectionPoller::wait() {
     polled_places_.clear();
     for (const Place& place : places_) {
         if (place.stage == Stage::kFree || place.stage == Stage::kServing) continue;
-        const short events = place.stage == Stage::kAnswering ? POLLOUT : POLLIN;
-        polled_.push_back({place.fd, events, 0});
+        polled_.push_back({place.bytes.fd(), place.events, 0});
         polled_places_.push_back(static_cast<std::size_t>(&place - places_.data()));
         until = std::min(until, place.until);
     }
@@ -149,25 +159,31 @@ void ConnectionPoller::wait() {
     eventfd_t woken = 0;
     if (polled_[0].revents != 0) (void)::eventfd_read(wake_, &woken);
     for (std::size_t i = 2; i < polled_.size(); ++i) {
-        if (polled_[i].revents == 0) continue;
-        Place& place = places_[polled_places_[i - 2]];
-        switch (place.stage) {
-            case Stage::kReading:
-                receive(place);
-                break;
-            case Stage::kAnswering:
-                send(place);
-                break;
-            case Stage::kDraining:
-                drain(place);
-                break;
-            case Stage::kFree:
-            case Stage::kServing:
-                break;
-        }
+        if (polled_[i].revents != 0) go_on(places_[polled_places_[i - 2]]);
     }
     // Last: requests that have arrived are taken before a connection is closed to make room.
     if (polled_[1].revents != 0) accept_some();
+}
+
+/// Does what the connection was polled for.
+void ConnectionPoller::go_on(Place& place) {
+    switch (place.stage) {
+        case Stage::kHandshake:
+            shake_hands(place);
+            break;
+        case Stage::kReading:
+            receive(place);
+            break;
+        case Stage::kAnswering:
+            send(place);
+            break;
+        case Stage::kDraining:
+            drain(place);
+            break;
+        case Stage::kFree:
+        case Stage::kServing:
+            break;
+    }
 }
 
 void ConnectionPoller::accept_some() {
@@ -190,17 +206,21 @@ void ConnectionPoller::accept_some() {
             continue;
         }
         tried = false;
-        place->fd = fd;
-        begin_request(*place);
-        receive(*place);  // the request has often arrived already
+        begin(*place, fd);
     }
+}
+
+bool ConnectionPoller::is_waiting(Stage stage) {
+    return stage == Stage::kHandshake || stage == Stage::kReading || stage == Stage::kDraining;
 }
 
 bool ConnectionPoller::make_place() {
     // Each iteration takes one place out of the waiting stages.
     while (Place* const place = longest_waiting()) {
-        if (place->stage == Stage::kReading) receive(*place);  // its request may have come meanwhile
-        if (place->stage == Stage::kReading || place->stage == Stage::kDraining) end(*place);
+        // What it waits for may have come meanwhile.
+        if (place->stage == Stage::kHandshake) shake_hands(*place);
+        if (place->stage == Stage::kReading) receive(*place);
+        if (is_waiting(place->stage)) end(*place);
         if (place->stage == Stage::kFree) return true;
     }
     return false;
@@ -212,22 +232,62 @@ ConnectionPoller::Place* ConnectionPoller::longest_waiting() {
         return std::tuple(place.stage != Stage::kDraining, place.since);
     };
     for (Place& place : places_)
-        if (place.stage == Stage::kReading || place.stage == Stage::kDraining)
+        if (is_waiting(place.stage))
             if (found == nullptr || order(place) < order(*found)) found = &place;
     return found;
 }
 
 void ConnectionPoller::turn_away(int fd) const {
-    const std::string answer =
-        http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, "");
+    ByteStream bytes(fd, nullptr);
+    if (options_.tls) return;
     // If the answer does not fit the socket buffer, it is dropped: the buffer of a new connection is empty.
-    (void)!::send(fd, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    ::shutdown(fd, SHUT_RDWR);
-    ::close(fd);
+    (void)bytes.write(
+        http_answer(host_.refuse({503, "busy", "too many connections at once; try again"}), true, ""));
+}
+
+void ConnectionPoller::begin(Place& place, int fd) {
+    place.bytes = ByteStream(fd, options_.tls.get());
+    if (!options_.tls) {
+        begin_request(place);
+        return receive(place);  // the request has often arrived already
+    }
+    place.stage = Stage::kHandshake;
+    place.events = POLLIN;
+    place.since = Clock::now();
+    place.until = place.since + options_.idle;
+    shake_hands(place);
+}
+
+/// Whether the peer begins a handshake; if not, the place has been dealt with.
+bool ConnectionPoller::is_greeting(Place& place) {
+    char first = 0;
+    const ByteStream::Moved moved = place.bytes.peek(first);
+    if (moved.state == ByteStream::State::kLater) return false;
+    if (moved.state != ByteStream::State::kMoved) return end(place), false;
+    place.greeted = true;
+    place.until = Clock::now() + options_.request;
+    if (first == kHandshakeRecord || std::isupper(static_cast<unsigned char>(first)) == 0) return true;
+    place.bytes.drop_tls();  // a method of HTTP begins with a capital letter
+    refuse(place, {400, "invalid_argument", std::string(kSpeaksTls)});
+    return false;
+}
+
+void ConnectionPoller::shake_hands(Place& place) {
+    if (!place.greeted && !is_greeting(place)) return;
+    const ByteStream::Moved moved = place.bytes.handshake();
+    if (moved.state == ByteStream::State::kLater) {
+        place.events = moved.wants;
+        return;
+    }
+    // Drained, so that the peer receives the alert that says why.
+    if (moved.state != ByteStream::State::kMoved) return begin_draining(place);
+    begin_request(place);
+    receive(place);  // the request often follows at once
 }
 
 void ConnectionPoller::begin_request(Place& place) {
     place.stage = Stage::kReading;
+    place.events = POLLIN;
     place.framing = {};
     place.continued = false;
     place.since = Clock::now();
@@ -236,14 +296,19 @@ void ConnectionPoller::begin_request(Place& place) {
 }
 
 void ConnectionPoller::receive(Place& place) {
-    const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
-    if (n < 0 && try_again()) return;
-    if (n < 0 || (n == 0 && place.in.empty())) return end(place);
-    if (n == 0)
+    const ByteStream::Moved moved = place.bytes.read(piece_);
+    if (moved.state == ByteStream::State::kLater) {
+        place.events = moved.wants;
+        return;
+    }
+    if (moved.state == ByteStream::State::kFailed) return end(place);
+    if (moved.state == ByteStream::State::kEnded && place.in.empty()) return end(place);
+    if (moved.state == ByteStream::State::kEnded)
         return refuse(place,
                       {400, "invalid_argument", "the connection ended before the whole request arrived"});
     if (place.in.empty()) place.until = Clock::now() + options_.request;
-    place.in.append(piece_.data(), static_cast<std::size_t>(n));
+    place.events = POLLIN;
+    place.in.append(piece_.data(), moved.bytes);
     look(place);
 }
 
@@ -253,9 +318,7 @@ void ConnectionPoller::look(Place& place) {
     if (state == RequestParser::State::kMore) {
         if (!place.framing.wants_continue() || std::exchange(place.continued, true)) return;
         // Everything sent before has left, so these few bytes fit, unless the client does not read.
-        if (::send(place.fd, kContinue.data(), kContinue.size(), MSG_NOSIGNAL | MSG_DONTWAIT) !=
-            static_cast<ssize_t>(kContinue.size()))
-            end(place);
+        if (place.bytes.write(kContinue).bytes != kContinue.size()) end(place);
         return;
     }
     Request request = place.framing.request();
@@ -283,11 +346,13 @@ void ConnectionPoller::begin_answer(Place& place, const Response& response) {
 
 void ConnectionPoller::send(Place& place) {
     while (place.sent < place.out.size()) {
-        const ssize_t n = ::send(place.fd, place.out.data() + place.sent, place.out.size() - place.sent,
-                                 MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (n < 0 && try_again()) return;
-        if (n < 0) return end(place);
-        place.sent += static_cast<std::size_t>(n);
+        const ByteStream::Moved moved = place.bytes.write(std::string_view(place.out).substr(place.sent));
+        if (moved.state == ByteStream::State::kLater) {
+            place.events = moved.wants;
+            return;
+        }
+        if (moved.state != ByteStream::State::kMoved) return end(place);
+        place.sent += moved.bytes;
     }
     place.out = {};
     if (leaving_) return end(place);
@@ -298,24 +363,23 @@ void ConnectionPoller::send(Place& place) {
 // If the connection closed while the client still sends, the client could miss the answer: its data is read
 // for a short time and up to a limit.
 void ConnectionPoller::begin_draining(Place& place) {
-    ::shutdown(place.fd, SHUT_WR);
+    place.bytes.end_writing();
     place.stage = Stage::kDraining;
+    place.events = POLLIN;
     place.in = {};
     place.since = Clock::now();
     place.until = place.since + kDrainTime;
 }
 
 void ConnectionPoller::drain(Place& place) {
-    const ssize_t n = ::recv(place.fd, piece_.data(), piece_.size(), MSG_DONTWAIT);
-    if (n < 0 && try_again()) return;
-    if (n > 0) place.drained += static_cast<std::size_t>(n);
-    if (n <= 0 || place.drained >= kDrainBytes) end(place);
+    const ByteStream::Moved moved = place.bytes.drain(piece_);
+    if (moved.state == ByteStream::State::kLater) return;
+    place.drained += moved.bytes;
+    if (moved.state != ByteStream::State::kMoved || place.drained >= kDrainBytes) end(place);
 }
 
 void ConnectionPoller::end(Place& place) {
-    ::shutdown(place.fd, SHUT_RDWR);
-    ::close(place.fd);
-    place = Place{};
+    place = Place{};  // closes the connection
 }
 
 }  // namespace gnstor::daemon

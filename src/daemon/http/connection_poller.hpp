@@ -1,22 +1,27 @@
 // connection_poller.hpp: the connections of an HTTP server, and the one thread that polls them all.
 //
-// It accepts connections, reads until a request is complete, hands that over, sends the answer, and waits for
-// the next request. So no thread of the server's pool waits for a peer: a client that sends nothing, or half
-// a request, or does not read its answer occupies only a place here.
+// It accepts connections, does their TLS handshakes, reads until a request is complete, hands that over,
+// sends the answer, and waits for the next request. So no thread of the server's pool waits for a peer: a
+// client that sends nothing, half a handshake or half a request, or does not read its answer occupies only a
+// place here.
 // Invariants
 //   * a place is free, or its connection is in one of the states of `Stage`; while it is being served, this
 //     thread does not touch it until give_back();
 //   * every stage but `serving`, which the service bounds, has a deadline. The memory of a connection is
 //     bounded: kMaxHeadBytes twice (as received, and parsed), kMaxBodyBytes, one more piece, and one answer;
-//   * if all places are taken, a new connection replaces the one that has waited longest for a request, never
-//     one that is being served or answered. If all are, it gets 503. Earlier requests of a connection give it
-//     no priority: they need no token, and otherwise a connection without a request yet would be the next to
-//     be closed.
+//     under TLS also OpenSSL's handshake message (at most 128 KiB) and two records;
+//   * if all places are taken, a new connection replaces the one that has waited longest for a handshake or a
+//     request, never one that is being served or answered. If all are, it gets 503 (under TLS, which would
+//     need a handshake first, it is closed). Earlier requests of a connection give it no priority: they need
+//     no token, and otherwise a connection without a request yet would be the next to be closed;
+//   * no byte of HTTP is sent or taken before the handshake is complete, except the refusal of a client that
+//     speaks plain HTTP to a server with TLS.
 // The thread owns the places; give_back() and stop() may come from any thread.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
+#include "daemon/http/byte_stream.hpp"
 #include "daemon/http/http_service.hpp"
 #include "daemon/http/request_parser.hpp"
 
@@ -26,6 +31,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -41,6 +47,9 @@ struct WaitingRoomOptions {
     std::chrono::milliseconds idle{1000};       ///< between requests
     std::chrono::milliseconds request{10'000};  ///< from a request's first byte to its last
     std::chrono::milliseconds answer{30'000};   ///< until the client has received it
+    /// Null: plain HTTP. A handshake has the times of a request: `idle` for its first byte, `request` for
+    /// all.
+    std::shared_ptr<const TlsServer> tls{};
 };
 
 class ConnectionPoller {
@@ -69,16 +78,18 @@ class ConnectionPoller {
 
   private:
     using Clock = std::chrono::steady_clock;
-    enum class Stage { kFree, kReading, kServing, kAnswering, kDraining };
+    enum class Stage { kFree, kHandshake, kReading, kServing, kAnswering, kDraining };
     struct Place {
-        int fd = -1;
+        ByteStream bytes;
         Stage stage = Stage::kFree;
+        short events = 0;                    ///< what poll() waits for
         Clock::time_point since{}, until{};  ///< when this stage began, and its deadline
         RequestParser framing;
         std::string in, out;    ///< received but not yet served; still to be sent
         std::size_t sent = 0;   ///< bytes of `out`
         std::size_t asked = 0;  ///< complete requests received
         std::size_t drained = 0;
+        bool greeted = false;    ///< the first byte of a handshake has come
         bool more = false;       ///< requests may follow the answer
         bool continued = false;  ///< 100 Continue was sent
     };
@@ -92,9 +103,14 @@ class ConnectionPoller {
 
     void accept_some();
     bool make_place();
+    static bool is_waiting(Stage stage);
     Place* longest_waiting();
     void turn_away(int fd) const;
+    void go_on(Place& place);
 
+    void begin(Place& place, int fd);
+    void shake_hands(Place& place);
+    bool is_greeting(Place& place);
     void begin_request(Place& place);
     void receive(Place& place);
     void look(Place& place);
@@ -112,7 +128,7 @@ class ConnectionPoller {
     std::vector<Place> places_;
     std::vector<pollfd> polled_;
     std::vector<std::size_t> polled_places_;  // the place of each entry of polled_, but for the first two
-    std::array<char, 16384> piece_{};
+    std::array<char, kTlsRecordBytes> piece_{};
     Clock::time_point accept_from_{};
     bool leaving_ = false;
 

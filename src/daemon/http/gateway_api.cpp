@@ -55,6 +55,7 @@ json to_json(const GatewayInfo& g) {
             {"capacity_bytes", g.capacity_bytes},
             {"read_only", g.read_only},
             {"writable", g.writable},
+            {"hosts", {{"any", g.any_host}, {"listed", g.hosts_listed}, {"trouble", g.hosts_trouble}}},
             {"counters", counters},
             {"connections_open", g.connections_open},
             {"under_way", g.under_way},
@@ -82,6 +83,13 @@ std::string prometheus_text(const GatewayInfo& g, const RequestCounts& counts) {
     text.one("gnstor_gateway_capacity_bytes", "gauge", "Capacity of the volume.", g.capacity_bytes);
     text.one("gnstor_gateway_writable", "gauge", "1 while hosts may write; 0 from the loss of the lease on.",
              g.writable ? 1 : 0);
+    text.one("gnstor_gateway_any_host", "gauge", "1 if hosts need no key (--allow-any-host).",
+             g.any_host ? 1 : 0);
+    text.one("gnstor_gateway_hosts_listed", "gauge", "Hosts that may connect, each with its key.",
+             g.hosts_listed);
+    text.one("gnstor_gateway_hosts_file_bad", "gauge",
+             "1 if the list of hosts cannot be read, so that the last good list stays in force.",
+             g.hosts_trouble.empty() ? 0 : 1);
     text.one("gnstor_gateway_connections_open", "gauge", "Connections of hosts.", g.connections_open);
     text.one("gnstor_gateway_commands_under_way", "gauge", "Commands in progress on the SSDs.", g.under_way);
     text.one("gnstor_gateway_commands_waiting", "gauge",

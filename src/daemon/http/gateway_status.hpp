@@ -13,6 +13,9 @@ struct GatewayInfo {
     std::string volume, subsystem_nqn;
     std::uint64_t capacity_bytes = 0;
     bool read_only = false, writable = false;
+    bool any_host = false;  ///< hosts need no key
+    std::uint64_t hosts_listed = 0;
+    std::string hosts_trouble;  ///< why the list in force is not that of its file; empty: it is
     /// Names of [a-z_]+, with values that never decrease.
     std::vector<std::pair<std::string, std::uint64_t>> counters;
     std::uint64_t connections_open = 0;

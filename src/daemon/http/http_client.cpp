@@ -2,6 +2,8 @@
 
 #include "daemon/http/api_json.hpp"
 #include "daemon/http/json_schema.hpp"
+#include "daemon/http/loopback_listener.hpp"
+#include "daemon/http/openssl_objects.hpp"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -100,6 +102,8 @@ struct HttpControlPlane::Impl {
 
     template <class Send>
     Result<json> ask(Send send);
+    Result<json> read_answer(const httplib::Response& answer) const;
+    [[nodiscard]] Error no_answer(httplib::Error failure, bool late, const TlsVerifier* verifier) const;
     Result<std::string> name_of(HttpControlPlane& self, nvme::VolumeId volume);
     void remember(const nvme::VolumeRecord& record) {
         const std::scoped_lock lock(mutex);
@@ -107,41 +111,92 @@ struct HttpControlPlane::Impl {
     }
 };
 
+namespace {
+
+/// A client for one request, and under TLS what checks its server.
+struct OneRequest {
+    std::unique_ptr<TlsVerifier> verifier;  // outlives the client, which refers to it
+    std::unique_ptr<httplib::ClientImpl> client;
+};
+
+Result<OneRequest> client_for(const HttpClientOptions& options, std::chrono::steady_clock::time_point until) {
+    OneRequest one;
+    if (options.tls && options.socket.empty()) {
+        auto client = std::make_unique<httplib::SSLClient>(options.host, options.port);
+        // Not httplib's check, which would come after the handshake and knows no fingerprints, but ours in
+        // it.
+        client->enable_server_certificate_verification(false);
+        GN_ASSIGN(one.verifier, TlsVerifier::install(client->ssl_context(), options.host, options.port,
+                                                     *options.tls, until));
+        one.client = std::move(client);
+    } else {
+        std::string trusted;
+        if (options.socket.empty() && !options.token.empty()) {
+            GN_ASSIGN(trusted, trusted_listener(options.host, options.port));
+        }
+        one.client = std::make_unique<httplib::ClientImpl>(
+            options.socket.empty() ? options.host : options.socket.string(),
+            options.socket.empty() ? options.port : 80);
+        // Not to another address of the same name, on which another user may begin to listen.
+        if (!trusted.empty()) one.client->set_hostname_addr_map({{options.host, trusted}});
+    }
+    if (!options.socket.empty()) one.client->set_address_family(AF_UNIX);
+    if (!options.token.empty()) one.client->set_bearer_token_auth(options.token.c_str());
+    one.client->set_connection_timeout(options.deadline);
+    one.client->set_read_timeout(options.deadline);
+    one.client->set_write_timeout(options.deadline);
+    return one;
+}
+
+}  // namespace
+
 template <class Send>
 Result<json> HttpControlPlane::Impl::ask(Send send) {
-    // A new httplib::Client per request, so that no connection is reused which the server has closed
-    // meanwhile.
-    httplib::Client client(options.socket.empty() ? options.host : options.socket.string(),
-                           options.socket.empty() ? options.port : 80);
-    if (!options.socket.empty()) client.set_address_family(AF_UNIX);
-    if (!options.token.empty()) client.set_bearer_token_auth(options.token.c_str());
-    client.set_connection_timeout(options.deadline);
-    client.set_read_timeout(options.deadline);
-    client.set_write_timeout(options.deadline);
+    const auto until = std::chrono::steady_clock::now() + options.deadline;
+    // A new client per request, so that no connection is reused which the server has closed meanwhile.
+    GN_ASSIGN(const OneRequest one, client_for(options, until));
     const NoSigpipe guard;
-    const auto started = std::chrono::steady_clock::now();
-    const httplib::Result answer = send(client);
-    if (!answer) {
-        // If the daemon dies during the request, the read fails too, but before the deadline.
-        const bool slow = answer.error() == httplib::Error::Read &&
-                          std::chrono::steady_clock::now() - started >= options.deadline;
-        if (!slow && !options.socket.empty()) return error(Errc::kIo, "{}", why_unreachable(options.socket));
-        return error(slow ? Errc::kTimedOut : Errc::kIo,
-                     "gnstord does not answer at {} ({}); is it running? 'gnstor up' starts one", where,
-                     httplib::to_string(answer.error()));
-    }
-    const bool text = answer->get_header_value("Content-Type").rfind("text/plain", 0) == 0;
-    if (text && answer->status == 200) return json(answer->body);
-    Result<json> body = parse_json(answer->body);
+    ERR_clear_error();
+    const httplib::Result answer = send(*one.client);
+    if (answer) return read_answer(*answer);
+    return no_answer(answer.error(), std::chrono::steady_clock::now() >= until, one.verifier.get());
+}
+
+/// `late`: the deadline has passed.
+Error HttpControlPlane::Impl::no_answer(httplib::Error failure, bool late,
+                                        const TlsVerifier* verifier) const {
+    if (verifier != nullptr && !verifier->refusal().empty())
+        return error(Errc::kPermission, "{}", verifier->refusal());
+    const bool in_handshake = failure == httplib::Error::SSLConnection;
+    if (in_handshake && late)
+        return error(Errc::kTimedOut,
+                     "the server at {} did not complete the TLS handshake in time; is it gnstord, with TLS?",
+                     where);
+    if (in_handshake) return error(Errc::kIo, "{}", why_no_handshake(where));
+    // If the daemon dies during the request, the read fails too, but before the deadline.
+    const bool slow = failure == httplib::Error::Read && late;
+    if (!slow && !options.socket.empty()) return error(Errc::kIo, "{}", why_unreachable(options.socket));
+    return error(
+        slow ? Errc::kTimedOut : Errc::kIo, "gnstord does not answer at {} ({}); {}", where,
+        httplib::to_string(failure),
+        options.socket.empty()
+            ? "check the name and the port of its machine; 'gnstor status' there shows where it listens"
+            : "is it running? 'gnstor up' starts one");
+}
+
+Result<json> HttpControlPlane::Impl::read_answer(const httplib::Response& answer) const {
+    const bool text = answer.get_header_value("Content-Type").rfind("text/plain", 0) == 0;
+    if (text && answer.status == 200) return json(answer.body);
+    Result<json> body = parse_json(answer.body);
     if (!body.ok())
         return error(Errc::kCorrupt, "what answers at {} is not gnstord: {}", where, body.error().message);
-    if (answer->status / 100 == 2) return body;
+    if (answer.status / 100 == 2) return body;
     try {
         const json& e = body->at("error");
         return Error{errc_from_name(e.at("code").get<std::string>()), e.at("message").get<std::string>()};
     } catch (const json::exception&) {
         return error(Errc::kCorrupt, "what answers at {} is not gnstord: status {} without an error", where,
-                     answer->status);
+                     answer.status);
     }
 }
 
@@ -150,16 +205,19 @@ HttpControlPlane::HttpControlPlane(const HttpClientOptions& options)
 HttpControlPlane::~HttpControlPlane() = default;
 
 Result<json> HttpControlPlane::get(const std::string& target) {
-    return impl_->ask([&](httplib::Client& c) { return c.Get(target.c_str()); });
+    return impl_->ask([&](httplib::ClientImpl& c) { return c.Get(target.c_str()); });
 }
 Result<json> HttpControlPlane::post(const std::string& target, const json& body) {
-    return impl_->ask([&](httplib::Client& c) {
+    return impl_->ask([&](httplib::ClientImpl& c) {
         return c.Post(target.c_str(), body.dump(-1, ' ', false, json::error_handler_t::replace),
                       "application/json");
     });
 }
+Result<json> HttpControlPlane::post(const std::string& target) {
+    return impl_->ask([&](httplib::ClientImpl& c) { return c.Post(target.c_str()); });
+}
 Result<json> HttpControlPlane::del(const std::string& target) {
-    return impl_->ask([&](httplib::Client& c) { return c.Delete(target.c_str()); });
+    return impl_->ask([&](httplib::ClientImpl& c) { return c.Delete(target.c_str()); });
 }
 
 Result<std::string> HttpControlPlane::Impl::name_of(HttpControlPlane& self, nvme::VolumeId volume) {
@@ -176,6 +234,26 @@ Result<std::string> HttpControlPlane::Impl::name_of(HttpControlPlane& self, nvme
 Result<client::ClientIdentity> HttpControlPlane::register_client(const std::string& name) {
     GN_ASSIGN(const json answer, post("/v1/clients", {{"name", name}}));
     return client_from_json(answer);
+}
+
+Result<client::ClientAccess> HttpControlPlane::add_client(const std::string& name) {
+    GN_ASSIGN(const json answer, post("/v1/clients/" + escaped(name) + "/add"));
+    return client_access_from_json(answer);
+}
+
+Result<client::ClientAccess> HttpControlPlane::rotate_client(const std::string& name) {
+    GN_ASSIGN(const json answer, post("/v1/clients/" + escaped(name) + "/rotate"));
+    return client_access_from_json(answer);
+}
+
+Result<void> HttpControlPlane::remove_client(const std::string& name) {
+    GN_TRY(post("/v1/clients/" + escaped(name) + "/remove"));
+    return {};
+}
+
+Result<std::vector<client::SsdKeys>> HttpControlPlane::ssd_keys(nvme::ClientId client) {
+    GN_ASSIGN(const json answer, get(fmt::format("/v1/clients/{}/keys", client)));
+    return ssd_keys_from_json(answer);
 }
 
 Result<client::ArrayView> HttpControlPlane::array() {

@@ -1,16 +1,20 @@
 // http_client.hpp: a ControlPlane that asks a gnstord over HTTP, as openapi.json specifies.
 //
 // Any thread (one mutex: one request at a time). Every call ends within `deadline`. Returns gnstord's own
-// errors, with their code; kIo if it does not answer.
+// errors, with their code; kIo if it does not answer. With `tls` the server is verified first: the token is
+// sent to no other one (kPermission).
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
+
+#include "daemon/http/tls_trust.hpp"
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace gnstor::daemon {
@@ -21,6 +25,7 @@ struct HttpClientOptions {
     int port = 0;
     std::string token{};  ///< TCP: sent with every request
     std::chrono::milliseconds deadline{30'000};
+    std::optional<TlsTrust> tls{};  ///< TCP: TLS to a server that this names; nullopt: plain HTTP
 };
 
 class HttpControlPlane final : public client::ControlPlane {
@@ -29,6 +34,10 @@ class HttpControlPlane final : public client::ControlPlane {
     ~HttpControlPlane() override;
 
     Result<client::ClientIdentity> register_client(const std::string& name) override;
+    Result<client::ClientAccess> add_client(const std::string& name) override;
+    Result<client::ClientAccess> rotate_client(const std::string& name) override;
+    Result<void> remove_client(const std::string& name) override;
+    Result<std::vector<client::SsdKeys>> ssd_keys(nvme::ClientId client) override;
     Result<client::ArrayView> array() override;
     Result<nvme::VolumeRecord> create_volume(nvme::ClientId client,
                                              const client::CreateVolume& request) override;
@@ -45,6 +54,7 @@ class HttpControlPlane final : public client::ControlPlane {
     /// GET of any resource: parsed JSON, or the error that the server returned.
     Result<nlohmann::json> get(const std::string& target);
     Result<nlohmann::json> post(const std::string& target, const nlohmann::json& body);
+    Result<nlohmann::json> post(const std::string& target);  ///< without a body
     Result<nlohmann::json> del(const std::string& target);
 
   private:

@@ -1,9 +1,9 @@
 #include "daemon/http/http_server.hpp"
 
 #include "daemon/http/connection_poller.hpp"
+#include "daemon/http/ip_address.hpp"
 
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -194,14 +194,17 @@ Result<void> HttpServer::Impl::listen_tcp() {
     if (options.token.empty())
         return error(Errc::kInvalidArgument, "{} does not listen on {}:{} without a token", options.program,
                      options.host, options.port);
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    addrinfo* found = nullptr;
-    const std::string service_name = std::to_string(options.port);
-    if (::getaddrinfo(options.host.c_str(), service_name.c_str(), &hints, &found) != 0) found = nullptr;
-    const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, &::freeaddrinfo);
+    const FoundAddresses all = addresses_of(options.host, options.port);
     int why = 0;
-    const addrinfo* one = found;
+    const addrinfo* one = all.get();
+    // Checked here too, where it is decided which address is served.
+    const bool plain_is_wrong = !options.tls && !options.clear_text;
+    for (const addrinfo* any = one; any != nullptr && plain_is_wrong; any = any->ai_next)
+        if (!is_loopback_address(any->ai_addr))
+            return error(Errc::kInvalidArgument,
+                         "{} does not serve plain HTTP on {}:{}, which other machines reach: the token would "
+                         "cross the network in clear text",
+                         options.program, options.host, options.port);
     for (; one != nullptr && !open_listener(one->ai_addr, one->ai_addrlen); one = one->ai_next) why = errno;
     if (one == nullptr)
         return error(why == EADDRINUSE ? Errc::kBusy : Errc::kIo,
@@ -219,7 +222,8 @@ Result<void> HttpServer::Impl::open_room() {
         WaitingRoomOptions{.places = options.connections,
                            .idle = options.idle,
                            .request = options.request,
-                           .answer = options.answer},
+                           .answer = options.answer,
+                           .tls = options.tls},
         ConnectionPoller::Host{[this](std::size_t place, Request request) {
                                    pool->give([this, place, request = std::move(request)] {
                                        serve(place, request);

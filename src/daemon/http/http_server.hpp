@@ -4,13 +4,15 @@
 //
 // A lock file beside a Unix socket (<socket>.lock) guards its path: only its holder may replace the socket
 // file, so one left over by a killed daemon is replaced, and one of a running daemon never. A user who may
-// open the socket may act as any client, so its mode must protect it; a token (daemon/http/access.hpp)
-// protects TCP. Call start() and stop() from one thread; requests run on the pool's threads.
+// open the socket may act as any client, so its mode must protect it. A token (daemon/http/access.hpp)
+// protects TCP, and TLS the token: an address that other machines reach is served without TLS only if the
+// options say so. Call start() and stop() from one thread; requests run on the pool's threads.
 #pragma once
 
 #include <gnstor/base/result.hpp>
 
 #include "daemon/http/http_service.hpp"
+#include "daemon/http/tls_server.hpp"
 
 #include <chrono>
 #include <filesystem>
@@ -35,6 +37,8 @@ struct HttpServerOptions {
     std::chrono::milliseconds idle{1000};       ///< how long a silent connection is kept
     std::chrono::milliseconds request{10'000};  ///< how long a request may take to arrive
     std::chrono::milliseconds answer{30'000};   ///< how long the client may take to receive an answer
+    std::shared_ptr<const TlsServer> tls{};     ///< TCP: its certificate and key; null: plain HTTP
+    bool clear_text = false;  ///< TCP: plain HTTP is allowed on an address that is not a loopback address
 };
 
 class HttpServer {

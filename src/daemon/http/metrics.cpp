@@ -1,7 +1,10 @@
 #include "daemon/http/metrics.hpp"
 
+#include "daemon/decisions/health.hpp"
+
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -54,18 +57,31 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
     text.one("gnstor_map_version", "gauge", "Version of the array map.", info.map_version);
     text.one("gnstor_map_in_force", "gauge", "1 when every SSD has the map.", info.map_in_force ? 1 : 0);
     text.one("gnstor_volumes", "gauge", "Volumes.", info.volumes);
-    text.one("gnstor_clients", "gauge", "Registered clients.", info.clients.size());
+    text.one("gnstor_clients", "gauge", "Registered clients.",
+             static_cast<std::size_t>(std::ranges::count(info.clients, false, &ClientInfo::removed)));
     text.one("gnstor_leases", "gauge", "Volumes open for writing.", info.leases.size());
     text.one("gnstor_pending_changes", "gauge", "Changes that wait for an SSD.", info.pending_changes);
     text.one("gnstor_capacity_bytes", "gauge", "User bytes of all SSDs in slots.",
              info.capacity_blocks * 4096);
     text.one("gnstor_provisioned_bytes", "gauge", "Capacity of all volumes times replicas.",
              info.provisioned_blocks * 4096);
+    text.family("gnstor_health", "gauge", "1 for each code that 'gnstor health' reports now, otherwise 0.");
+    const std::vector<HealthFinding> findings = health_of(info);
+    for (const HealthCode& code : health_codes())
+        text.sample("gnstor_health",
+                    fmt::format("code=\"{}\",severity=\"{}\"", code.name, name_of(code.severity)),
+                    std::ranges::count(findings, &code, &HealthFinding::code));
+    text.family("gnstor_ssd_used_bytes", "gauge", "Bytes of blocks that hold data, of an SSD that answers.");
+    for (const SsdInfo& ssd : info.ssds)
+        if (ssd.used_blocks)
+            text.sample("gnstor_ssd_used_bytes",
+                        fmt::format("slot=\"{}\",uuid=\"{}\"", ssd.slot, PrometheusText::label(ssd.uuid)),
+                        *ssd.used_blocks * 4096);
+    std::set<std::string> names;
     text.family("gnstor_ssd_up", "gauge",
                 "1 for an SSD that is present and carried out the last command of gnstord.");
-    std::set<std::string> names;
     for (const SsdInfo& ssd : info.ssds) {
-        const std::string slot = ssd.slot == 0xFFFFFFFFu ? "spare" : fmt::format("{}", ssd.slot);
+        const std::string slot = ssd.slot == kSpareSlot ? "spare" : fmt::format("{}", ssd.slot);
         text.sample("gnstor_ssd_up",
                     fmt::format("slot=\"{}\",uuid=\"{}\",state=\"{}\"", slot, PrometheusText::label(ssd.uuid),
                                 PrometheusText::label(ssd.state)),

@@ -1,6 +1,5 @@
 #include "daemon/http/routes.hpp"
 
-#include "daemon/http/access.hpp"
 #include "daemon/http/api_json.hpp"
 #include "daemon/http/json_schema.hpp"
 
@@ -20,6 +19,19 @@ using nlohmann::json;
 
 std::string dump(const json& value) {
     return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+/// Whether the client that asks may ask for this at all, or in this call.
+std::optional<std::string> refuse_client(const json& spec, const Call& call) {
+    if (call.caller == 0) return std::nullopt;
+    const std::string allowed = spec.value("x-client-token", std::string());
+    if (allowed == "any" || (allowed == "own" && call.client() == call.caller)) return std::nullopt;
+    if (allowed == "own")
+        return fmt::format("the token is of client {}, and does not let its holder act as client {}",
+                           call.caller, call.client());
+    return fmt::format(
+        "the token is of client {}; this takes the token of an administrator (the contents of gnstord.token)",
+        call.caller);
 }
 
 /// Percent-decodes; std::nullopt for a broken escape or a zero byte.
@@ -61,8 +73,10 @@ Response failed(const Error& e) {
 
 }  // namespace
 
-Routes::Routes(std::string_view document, std::string program)
-    : document_(json::parse(document)), program_(std::move(program)) {}
+Routes::Routes(std::string_view document, std::string program, GenerationOf generation_of)
+    : document_(json::parse(document)),
+      program_(std::move(program)),
+      generation_of_(std::move(generation_of)) {}
 
 void Routes::add(const char* id, Handler handler) {
     for (const auto& [path, methods] : document_.at("paths").items())
@@ -148,6 +162,8 @@ Response Routes::run(const Operation& operation, Call call, const Request& reque
             return failed(good.error());
         call.body = std::move(body).value();
     }
+    if (const auto refused = refuse_client(*operation.spec, call))
+        return failed(403, errc_name(Errc::kPermission), *refused);
     Result<json> answer = operation.handler(call);
     if (!answer.ok()) return failed(answer.error());
     const bool plain = answer->is_string();
@@ -155,7 +171,7 @@ Response Routes::run(const Operation& operation, Call call, const Request& reque
                     plain ? answer->get<std::string>() : dump(*answer), ""};
 }
 
-Response Routes::route(const Request& request, std::string& counted_as) const {
+Response Routes::route(const Request& request, nvme::ClientId caller, std::string& counted_as) const {
     if (request.target.size() > kMaxTargetBytes)
         return failed(414, "invalid_argument",
                       fmt::format("the target has more than {} bytes", kMaxTargetBytes));
@@ -176,6 +192,7 @@ Response Routes::route(const Request& request, std::string& counted_as) const {
     for (const Operation& operation : operations_) {
         if (operation.segments.size() != segments.size()) continue;
         Call call;
+        call.caller = caller;
         bool fits = true;
         for (std::size_t i = 0; fits && i < segments.size(); ++i) {
             const auto decoded = decode(segments[i]);
@@ -207,13 +224,20 @@ Response Routes::route(const Request& request, std::string& counted_as) const {
 
 Response Routes::handle(const Request& request, std::string_view token) {
     std::string counted_as = "other";
-    Response response;
     const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
-    if (const auto refused = refuse_access(path, request.authorization, request.origin, token)) {
+    const AccessHeaders headers{path, request.authorization, request.origin};
+    const Caller caller = judge_access(headers, token, generation_of_);
+    std::optional<AccessRefusal> refused = caller.refused;
+    Response response;
+    if (!refused) {
+        response = route(request, caller.client, counted_as);
+        // The client may have been removed or its token replaced meanwhile: the answer may hold the new keys,
+        // which are not for the holder of the old token.
+        if (caller.client != 0) refused = judge_access(headers, token, generation_of_).refused;
+    }
+    if (refused) {
         response = failed(refused->status, errc_name(Errc::kPermission), refused->message);
         if (refused->status == 401) response.challenge = "Bearer realm=\"" + program_ + "\"";
-    } else {
-        response = route(request, counted_as);
     }
     const bool known = request.method == "GET" || request.method == "POST" || request.method == "DELETE" ||
                        request.method == "HEAD";

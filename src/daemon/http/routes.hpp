@@ -1,13 +1,16 @@
 // routes.hpp: serves an OpenAPI document: checks requests against it, and lets handlers answer them.
 //
 // add() takes routes, parameters, bodies and success statuses from the document, and every request is checked
-// against it before a handler runs. No sockets or threads of its own. Call add() first; then handle() and
-// refuse() from any thread (a mutex guards the counters).
+// against it before a handler runs. An operation's "x-client-token" says what the token of a client is good
+// for: "any": the operation; "own": the operation with that client's id; absent: nothing, only an
+// administrator's is. No sockets or threads of its own. Call add() first; then handle() and refuse() from any
+// thread (a mutex guards the counters).
 #pragma once
 
 #include <gnstor/base/result.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
+#include "daemon/http/access.hpp"
 #include "daemon/http/http_service.hpp"
 #include "daemon/http/prometheus.hpp"
 
@@ -26,6 +29,7 @@ namespace gnstor::daemon {
 struct Call {
     std::map<std::string, std::string> parameters;
     nlohmann::json body;
+    nvme::ClientId caller = 0;  ///< the client whose token was sent; 0: an administrator
     [[nodiscard]] const std::string& text(const char* name) const { return parameters.at(name); }
     [[nodiscard]] nvme::ClientId client() const {
         return body.is_object() ? body.at("client").get<nvme::ClientId>()
@@ -36,8 +40,8 @@ using Handler = std::function<Result<nlohmann::json>(const Call&)>;
 
 class Routes final : public HttpService {
   public:
-    /// `program`: realm of the authentication challenge.
-    Routes(std::string_view document, std::string program);
+    /// `program`: realm of the authentication challenge. `generation_of`: as judge_access() takes it.
+    Routes(std::string_view document, std::string program, GenerationOf generation_of = {});
 
     /// Adds the handler of an operationId; ignored if the document lacks it. A string result is sent as plain
     /// text, any other as JSON.
@@ -61,13 +65,14 @@ class Routes final : public HttpService {
         Handler handler;
     };
 
-    Response route(const Request& request, std::string& counted_as) const;
+    Response route(const Request& request, nvme::ClientId caller, std::string& counted_as) const;
     [[nodiscard]] Response run(const Operation& operation, Call call, const Request& request) const;
     Result<void> read_parameters(const Operation& operation, std::string_view query, Call& call) const;
     Result<void> check_parameter(const nlohmann::json& parameter, const std::string& value) const;
 
     const nlohmann::json document_;
     const std::string program_;
+    const GenerationOf generation_of_;
     std::vector<Operation> operations_;
     mutable std::mutex mutex_;  // guards counts_
     RequestCounts counts_;

@@ -22,7 +22,7 @@ void apply(Records& records, const Change& change) {
     if (change.epoch_floor) records.epoch_floor = *change.epoch_floor;
     if (change.map) records.map = *change.map;
     if (change.told) records.told = *change.told;
-    for (const auto& [id, name] : change.put_clients) records.clients[id] = name;
+    for (const auto& [id, client] : change.put_clients) records.clients[id] = client;
     for (const nvme::VolumeRecord& record : change.put_volumes) {
         records.volumes[record.geometry.volume] = record;
         records.retired.erase(record.geometry.volume);

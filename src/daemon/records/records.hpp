@@ -4,7 +4,8 @@
 //   * a Change is applied as a whole or not at all, and is durable when save() returns (docs/array.md, rule
 //     1);
 //   * what a drive or a client is told was stored before (store, then activate);
-//   * a VID is live (in `volumes`) or retired (its last epoch is kept), never both.
+//   * a VID is live (in `volumes`) or retired (its last epoch is kept), never both;
+//   * a client stays in the records for ever, removed or not, and its generation only grows.
 // Values and interfaces only: no files here. One caller at a time.
 #pragma once
 
@@ -24,13 +25,20 @@ namespace gnstor::daemon {
 
 using SsdUuid = std::array<std::uint8_t, 16>;
 
+/// A client. Its keys and its token follow from its id and `generation` (docs/array.md, rule 19).
+struct ClientRecord {
+    std::string name;  ///< empty: only its id is known (rebuilt from drives)
+    std::uint32_t generation = 1;
+    bool removed = false;  ///< it may do nothing until it is added again
+    friend bool operator==(const ClientRecord&, const ClientRecord&) = default;
+};
+
 struct Records {
     std::uint64_t term = 0;       ///< of the last daemon that started; 0: an empty store
     nvme::Epoch epoch_floor = 0;  ///< every new volume's birth epoch is above it
     placement::ArrayMap map{};    ///< version 0: none yet
     nvme::MapVersion told = 0;    ///< newest version that all its drives have activated: clients may have it
-    std::map<nvme::ClientId, std::string>
-        clients;  ///< name empty: only its id is known (rebuilt from drives)
+    std::map<nvme::ClientId, ClientRecord> clients;
     std::map<nvme::VolumeId, nvme::VolumeRecord> volumes;
     std::set<nvme::VolumeId> creating;              ///< volumes never in force, so unknown to clients
     std::map<nvme::VolumeId, nvme::Epoch> retired;  ///< purged VIDs and the last epoch of their life
@@ -45,7 +53,7 @@ struct Change {
     std::optional<nvme::Epoch> epoch_floor;
     std::optional<placement::ArrayMap> map;
     std::optional<nvme::MapVersion> told;
-    std::vector<std::pair<nvme::ClientId, std::string>> put_clients;
+    std::vector<std::pair<nvme::ClientId, ClientRecord>> put_clients;
     std::vector<nvme::VolumeRecord> put_volumes;  ///< makes the VID live
     std::vector<nvme::VolumeId> begin_creations;  ///< of put_volumes
     std::vector<nvme::VolumeId> end_creations;    ///< in force everywhere: clients may learn of them

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -92,8 +93,12 @@ Error SqliteDatabase::failed(const char* what) const {
 /// refused. SQLite's locks need a writable descriptor; flock() does not, and suffices as the file cannot
 /// change.
 Result<void> SqliteDatabase::open_file() {
-    const int probe = ::open(file_.c_str(), O_RDWR | O_CLOEXEC);
+    // SQLite would create the file with mode 0644, and a user who can read it can lock it.
+    const int probe = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     read_only_ = probe < 0 && errno == EROFS;
+    struct stat info {};
+    if (probe >= 0 && ::fstat(probe, &info) == 0 && (info.st_mode & S_IRWXO) != 0)
+        (void)::fchmod(probe, info.st_mode & ~static_cast<mode_t>(S_IRWXO));  // of an older gnstord
     if (probe >= 0) ::close(probe);
     if (read_only_) read_only_lock_ = ::open(file_.c_str(), O_RDONLY | O_CLOEXEC);
     if (read_only_lock_ >= 0 && ::flock(read_only_lock_, LOCK_EX | LOCK_NB) != 0)

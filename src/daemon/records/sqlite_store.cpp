@@ -3,6 +3,7 @@
 #include "daemon/records/sqlite_database.hpp"
 
 #include <cstring>
+#include <span>
 
 namespace gnstor::daemon {
 namespace {
@@ -13,7 +14,8 @@ constexpr const char* kSchema =
     "CREATE TABLE array(id INTEGER PRIMARY KEY CHECK(id = 1), term INTEGER NOT NULL, epoch_floor INTEGER NOT "
     "NULL, map BLOB, told INTEGER NOT NULL DEFAULT 0, crc INTEGER);"
     "INSERT INTO array VALUES(1, 0, 0, NULL, 0, NULL);"
-    "CREATE TABLE clients(id INTEGER PRIMARY KEY, name TEXT NOT NULL, crc INTEGER);"
+    "CREATE TABLE clients(id INTEGER PRIMARY KEY, name TEXT NOT NULL, generation INTEGER NOT NULL DEFAULT 1, "
+    "removed INTEGER NOT NULL DEFAULT 0, crc INTEGER);"
     "CREATE TABLE volumes(vid INTEGER PRIMARY KEY, name TEXT NOT NULL, epoch INTEGER NOT NULL, record BLOB "
     "NOT NULL, crc INTEGER);"
     "CREATE TABLE creating(vid INTEGER PRIMARY KEY, crc INTEGER);"
@@ -30,16 +32,24 @@ struct Table {
         return fmt::format("gn_crc('{}', {})", name, values);
     }
     [[nodiscard]] std::string put(const char* parameters) const {
-        return fmt::format("INSERT OR REPLACE INTO {} VALUES({}, {})", name, parameters, crc(parameters));
+        return fmt::format("INSERT OR REPLACE INTO {}({}, crc) VALUES({}, {})", name, columns, parameters,
+                           crc(parameters));
     }
 };
 constexpr Table kArray{"array", "id, term, epoch_floor, map, told", "its array record"};
-constexpr Table kClients{"clients", "id, name", "a client"};
+constexpr Table kClients{"clients", "id, name, generation, removed", "a client"};
+constexpr Table kClientsBefore6{"clients", "id, name", "a client"};
 constexpr Table kVolumes{"volumes", "vid, name, epoch, record", "a volume"};
 constexpr Table kCreating{"creating", "vid", "a creation under way"};
 constexpr Table kRetired{"retired", "vid, epoch", "a retired VID"};
 constexpr Table kSsds{"ssds", "uuid, term", "the term of an SSD"};
 constexpr const Table* kTables[] = {&kArray, &kClients, &kVolumes, &kCreating, &kRetired, &kSsds};
+constexpr const Table* kTablesBefore6[] = {&kArray,    &kClientsBefore6, &kVolumes,
+                                           &kCreating, &kRetired,        &kSsds};
+
+/// Schema 5 added the checksums of rows, schema 6 the generations of clients.
+constexpr std::int64_t kSchemaOfChecksums = 5, kSchemaOfGenerations = 6;
+constexpr std::int64_t kOldestReadable = 4;  ///< where it cannot be renewed
 
 }  // namespace
 
@@ -48,8 +58,8 @@ struct SqliteRecordStore::Impl {
 
     SqliteDatabase db;
     std::filesystem::path quarantined;
-    /// False for schema 4 on a read-only file system, where it cannot be upgraded.
-    bool has_checksums = true;
+    /// Of the file. Older than kStoreSchema only on a read-only file system, where it cannot be renewed.
+    std::int64_t schema = kStoreSchema;
 
     Result<void> with_vid(const std::string& sql, nvme::VolumeId id, const char* what) {
         GN_ASSIGN(const Statement statement, db.prepare(sql));
@@ -61,11 +71,15 @@ struct SqliteRecordStore::Impl {
     Result<void> quarantine();
     Result<void> check_header();
     Result<void> check_or_make_schema();
-    Result<void> renew(std::int64_t schema);
+    Result<void> renew();
+    [[nodiscard]] std::span<const Table* const> tables() const {
+        return schema < kSchemaOfGenerations ? std::span<const Table* const>(kTablesBefore6) : kTables;
+    }
     Result<void> check_rows();
     Result<void> write(const Change& change);
     Result<void> put_array(const Change& change);
     Result<Records> read();
+    Result<void> read_clients(Records& records);
 };
 
 Result<void> SqliteRecordStore::Impl::open() {
@@ -82,9 +96,9 @@ Result<void> SqliteRecordStore::Impl::open() {
 
 Result<void> SqliteRecordStore::Impl::check_header() {
     GN_ASSIGN(const std::int64_t application, db.number("PRAGMA application_id"));
-    GN_ASSIGN(const std::int64_t schema, db.number("PRAGMA user_version"));
-    has_checksums = schema == kStoreSchema;
-    if (application == kApplicationId && (has_checksums || schema == kStoreSchema - 1)) return {};
+    GN_ASSIGN(schema, db.number("PRAGMA user_version"));
+    const bool readable = schema >= kOldestReadable && schema <= kStoreSchema;
+    if (application == kApplicationId && readable) return {};
     return error(Errc::kUnsupported,
                  "the record store {} cannot be used on a read-only file system: it is empty, another "
                  "program's, or has another schema ({}, this gnstord has {}); mount it writable",
@@ -94,15 +108,16 @@ Result<void> SqliteRecordStore::Impl::check_header() {
 Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
     GN_TRY(db.run("BEGIN IMMEDIATE", "lock"));
     GN_ASSIGN(const std::int64_t application, db.number("PRAGMA application_id"));
-    GN_ASSIGN(const std::int64_t schema, db.number("PRAGMA user_version"));
-    GN_ASSIGN(const std::int64_t tables, db.number("SELECT count(*) FROM sqlite_master"));
-    if (application == 0 && schema == 0 && tables == 0) {
+    GN_ASSIGN(schema, db.number("PRAGMA user_version"));
+    GN_ASSIGN(const std::int64_t made, db.number("SELECT count(*) FROM sqlite_master"));
+    if (application == 0 && schema == 0 && made == 0) {
         GN_TRY(db.run(kSchema, "make its tables"));
         GN_TRY(db.run(
             fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, kStoreSchema),
             "make its header"));
         GN_TRY(
             db.run(fmt::format("UPDATE array SET crc = {}", kArray.crc(kArray.columns)), "make its tables"));
+        schema = kStoreSchema;
     } else if (application != kApplicationId) {
         return error(
             Errc::kCorrupt,
@@ -121,15 +136,16 @@ Result<void> SqliteRecordStore::Impl::check_or_make_schema() {
         // Writes nothing if the schema is current: the disk may be full.
         if (schema < kStoreSchema) {
             GN_TRY(db.check_integrity());  // refuse damaged pages before anything is changed
-            GN_TRY(renew(schema));
-            GN_ASSIGN([[maybe_unused]] const Records good,
-                      read());  // refuse damaged rows too, although they now have checksums
+            // Refuse damaged rows too: afterwards they have checksums, or new ones.
+            if (schema >= kSchemaOfChecksums) GN_TRY(check_rows());
+            GN_TRY(renew());
+            GN_ASSIGN([[maybe_unused]] const Records good, read());
         }
     }
     return db.run("COMMIT", "keep its tables");
 }
 
-Result<void> SqliteRecordStore::Impl::renew(std::int64_t schema) {
+Result<void> SqliteRecordStore::Impl::renew() {
     const char* what = "renew its tables";
     if (schema < 2)  // schema 2 added the creations under way
         GN_TRY(db.run("CREATE TABLE creating(vid INTEGER PRIMARY KEY)", what));
@@ -137,16 +153,23 @@ Result<void> SqliteRecordStore::Impl::renew(std::int64_t schema) {
         GN_TRY(db.run("ALTER TABLE array ADD COLUMN told INTEGER NOT NULL DEFAULT 0", what));
     if (schema < 4)  // schema 4 added the terms that SSDs have stored
         GN_TRY(db.run("CREATE TABLE ssds(uuid BLOB PRIMARY KEY, term INTEGER NOT NULL)", what));
-    for (const Table* table : kTables)  // schema 5 added the checksums of rows
-        if (schema < 5)
+    for (const Table* table : kTablesBefore6)
+        if (schema < kSchemaOfChecksums)
             GN_TRY(db.run(fmt::format("ALTER TABLE {0} ADD COLUMN crc INTEGER; UPDATE {0} SET crc = {1}",
                                       table->name, table->crc(table->columns)),
                           what));
+    if (schema < kSchemaOfGenerations)
+        GN_TRY(db.run(fmt::format("ALTER TABLE clients ADD COLUMN generation INTEGER NOT NULL DEFAULT 1;"
+                                  "ALTER TABLE clients ADD COLUMN removed INTEGER NOT NULL DEFAULT 0;"
+                                  "UPDATE clients SET crc = {}",
+                                  kClients.crc(kClients.columns)),
+                      what));
+    schema = kStoreSchema;
     return db.run(fmt::format("PRAGMA user_version = {}", kStoreSchema), what);
 }
 
 Result<void> SqliteRecordStore::Impl::check_rows() {
-    for (const Table* table : kTables) {
+    for (const Table* table : tables()) {
         GN_ASSIGN(const std::int64_t wrong,
                   db.number(fmt::format("SELECT count(*) FROM {} WHERE crc IS NOT {}", table->name,
                                         table->crc(table->columns))));
@@ -155,10 +178,24 @@ Result<void> SqliteRecordStore::Impl::check_rows() {
     return {};
 }
 
+Result<void> SqliteRecordStore::Impl::read_clients(Records& records) {
+    const char* const columns = schema < kSchemaOfGenerations ? "id, name, 1, 0" : kClients.columns;
+    return db.each(fmt::format("SELECT {} FROM clients", columns), [&](sqlite3_stmt* row) -> Result<void> {
+        const std::int64_t id = sqlite3_column_int64(row, 0);
+        const auto* name = reinterpret_cast<const char*>(sqlite3_column_text(row, 1));
+        const std::int64_t generation = sqlite3_column_int64(row, 2);
+        if (id < 1 || id > 0xFFFF || name == nullptr || generation < 1 || generation > 0xFFFFFFFF)
+            return db.damaged("a client is out of range");
+        records.clients[static_cast<nvme::ClientId>(id)] = {name, static_cast<std::uint32_t>(generation),
+                                                            sqlite3_column_int64(row, 3) != 0};
+        return {};
+    });
+}
+
 Result<Records> SqliteRecordStore::Impl::read() {
     Records records;
     const auto damaged = [&](const std::string& what) { return db.damaged(what); };
-    if (has_checksums) GN_TRY(check_rows());
+    if (schema >= kSchemaOfChecksums) GN_TRY(check_rows());
     bool found = false;
     GN_TRY(db.each("SELECT term, epoch_floor, map, told FROM array", [&](sqlite3_stmt* row) -> Result<void> {
         found = true;
@@ -173,13 +210,7 @@ Result<Records> SqliteRecordStore::Impl::read() {
         return {};
     }));
     if (!found) return damaged("it has no array record");
-    GN_TRY(db.each("SELECT id, name FROM clients", [&](sqlite3_stmt* row) -> Result<void> {
-        const std::int64_t id = sqlite3_column_int64(row, 0);
-        const auto* name = reinterpret_cast<const char*>(sqlite3_column_text(row, 1));
-        if (id < 1 || id > 0xFFFF || name == nullptr) return damaged("a client is out of range");
-        records.clients[static_cast<nvme::ClientId>(id)] = name;
-        return {};
-    }));
+    GN_TRY(read_clients(records));
     GN_TRY(db.each("SELECT vid, record FROM volumes", [&](sqlite3_stmt* row) -> Result<void> {
         nvme::VolumeRecord record{};
         if (sqlite3_column_bytes(row, 1) != static_cast<int>(sizeof(record)))
@@ -247,10 +278,12 @@ Result<void> SqliteRecordStore::Impl::put_array(const Change& change) {
 
 Result<void> SqliteRecordStore::Impl::write(const Change& change) {
     GN_TRY(put_array(change));
-    for (const auto& [id, name] : change.put_clients) {
-        GN_ASSIGN(const Statement put, db.prepare(kClients.put("?1, ?2")));
+    for (const auto& [id, client] : change.put_clients) {
+        GN_ASSIGN(const Statement put, db.prepare(kClients.put("?1, ?2, ?3, ?4")));
         sqlite3_bind_int64(put.get(), 1, id);
-        sqlite3_bind_text(put.get(), 2, name.c_str(), -1, SQLITE_STATIC);
+        sqlite3_bind_text(put.get(), 2, client.name.c_str(), -1, SQLITE_STATIC);
+        sqlite3_bind_int64(put.get(), 3, client.generation);
+        sqlite3_bind_int64(put.get(), 4, client.removed ? 1 : 0);
         GN_TRY(db.finish(put, "store a client"));
     }
     for (const nvme::VolumeRecord& record : change.put_volumes) {

@@ -17,7 +17,7 @@
 
 namespace gnstor::daemon {
 
-inline constexpr int kStoreSchema = 5;
+inline constexpr int kStoreSchema = 6;
 /// Its usual name, beside the stores of the SSDs.
 inline constexpr char kRecordsFile[] = "records.db";
 

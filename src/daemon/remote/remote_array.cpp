@@ -4,10 +4,9 @@
 #include "client/udp_host.hpp"
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/http_client.hpp"
+#include "daemon/http/ip_address.hpp"
 #include "daemon/remote/serving_processes.hpp"
 #include "rdma/wire/shm/shm_nic.hpp"
-
-#include <arpa/inet.h>
 
 #include <fmt/ranges.h>
 
@@ -17,12 +16,6 @@
 
 namespace gnstor {
 namespace {
-
-bool is_ip(const std::string& text) {
-    std::array<unsigned char, sizeof(in6_addr)> bytes{};
-    return ::inet_pton(AF_INET, text.c_str(), bytes.data()) == 1 ||
-           ::inet_pton(AF_INET6, text.c_str(), bytes.data()) == 1;
-}
 
 /// Whether the address is this machine's own: then the route to it has that same source address. All of
 /// 127.0.0.0/8 is.
@@ -97,10 +90,13 @@ RemoteArray::~RemoteArray() = default;
 
 Result<std::unique_ptr<RemoteArray>> RemoteArray::open(const RemoteArrayOptions& options) {
     GN_ASSIGN(const daemon::HttpClientOptions http,
-              daemon::client_options(options.array, options.token_file));
+              daemon::client_options(options.array, options.token_file,
+                                     {.ca_file = options.tls_ca, .fingerprint = options.tls_fingerprint}));
     auto impl = std::make_unique<Impl>(http);
     GN_ASSIGN(const client::ArrayView view, impl->control.array());
-    const auto elsewhere = [](const client::SsdAddress& ssd) { return is_ip(ssd.nic_address); };
+    const auto elsewhere = [](const client::SsdAddress& ssd) {
+        return daemon::is_ip_address(ssd.nic_address);
+    };
     if (!view.ssds.empty() && std::none_of(view.ssds.begin(), view.ssds.end(), elsewhere)) {
         GN_TRY(impl->open_shm(http, options.array));
         return std::unique_ptr<RemoteArray>(new RemoteArray(std::move(impl)));

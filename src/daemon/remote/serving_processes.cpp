@@ -1,6 +1,8 @@
 // serving_processes.cpp: finds processes by the kernel's socket tables, and reads their CPU time.
 #include "daemon/remote/serving_processes.hpp"
 
+#include "daemon/http/socket_table.hpp"
+
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -23,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// An address as /proc/net prints it: 32-bit words in host byte order, hexadecimal.
-std::string in_table_form(const std::string& address, std::uint16_t port) {
+std::string in_table_form(const std::string& address) {
     std::array<std::uint32_t, 4> words{};
     std::size_t count = 0;
     if (::inet_pton(AF_INET, address.c_str(), words.data()) == 1)
@@ -32,7 +34,7 @@ std::string in_table_form(const std::string& address, std::uint16_t port) {
         count = 4;
     std::string text;
     for (std::size_t i = 0; i < count; ++i) text += fmt::format("{:08X}", words[i]);
-    return count == 0 ? std::string() : fmt::format("{}:{:04X}", text, port);
+    return text;
 }
 
 template <class Number>
@@ -90,17 +92,11 @@ bool holds_one_of(const fs::path& process, const std::set<std::string>& sockets)
 std::set<std::uint64_t> inodes_bound_to(std::string_view table, const std::vector<std::string>& addresses,
                                         std::uint16_t port) {
     std::set<std::string> wanted;
-    for (const std::string& address : addresses) wanted.insert(in_table_form(address, port));
+    for (const std::string& address : addresses) wanted.insert(in_table_form(address));
     wanted.erase("");
     std::set<std::uint64_t> inodes;
-    std::istringstream lines{std::string(table)};
-    for (std::string line; std::getline(lines, line);) {
-        std::istringstream in(line);
-        const std::vector<std::string> words{std::istream_iterator<std::string>(in), {}};
-        // sl, local address, remote address, state, queues, timer, retransmissions, uid, timeout, inode
-        if (words.size() < 10 || !wanted.contains(words[1])) continue;
-        if (const auto inode = number<std::uint64_t>(words[9])) inodes.insert(*inode);
-    }
+    for (const SocketRow& row : read_socket_table(table))
+        if (row.port == port && wanted.contains(row.address)) inodes.insert(row.inode);
     return inodes;
 }
 

@@ -89,19 +89,19 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
                                                         geometry.units, options.mutation));
     auto impl = std::make_unique<Impl>(metadata, options, sink, std::move(state));
     RecoveryReport local{};
-    GN_ASSIGN(impl->port, shards(impl->options, *impl, *impl, local));
-    impl->shards = impl->port->shards();
-    impl->inline_port = dynamic_cast<InlinePort*>(impl->port.get());
-    impl->capacity = promised_blocks(geometry, impl->shards, options);
-    if (impl->capacity == 0)
+    GN_ASSIGN(auto port, shards(impl->options, impl->state, impl->router, local));
+    const std::uint32_t count = port->shards();
+    const std::uint64_t capacity = promised_blocks(geometry, count, options);
+    if (capacity == 0)
         return error(Errc::kInvalidArgument,
                      "{} erase units of {} pages leave no room for blocks beside the journal and the "
                      "reserve; give each of {} shards at least {} units",
-                     geometry.units, geometry.pages_per_unit, impl->shards,
+                     geometry.units, geometry.pages_per_unit, count,
                      units_for_blocks(1, geometry.pages_per_unit, 1, options));
-    impl->in_doubt = local.volumes_in_doubt;
-    impl->unsettled = impl->port->counters().unsettled != 0;
-    local.volumes = impl->state.permissions.volumes().size();
+    impl->router.attach(std::move(port), capacity);
+    impl->vendor.begin(impl->router.port(), local.volumes_in_doubt);
+    impl->unsettled = impl->router.port().counters().unsettled != 0;
+    local.volumes = impl->state.now().permissions.volumes().size();
     if (report != nullptr) *report = std::move(local);
     return std::unique_ptr<Engine>(new Engine(std::move(impl)));
 }
@@ -134,26 +134,6 @@ void add_report(RecoveryReport& sum, RecoveryReport&& more) {
             ++sum.findings_left_out;
         }
     }
-}
-
-bool Engine::Impl::lives(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress block) const {
-    const Volume* known = state.permissions.find(volume);
-    return known != nullptr && epoch >= known->record.birth_epoch &&
-           block < known->record.geometry.capacity_blocks;
-}
-
-bool Engine::Impl::explains(nvme::VolumeId volume, nvme::Epoch epoch) const {
-    if (const Volume* known = state.permissions.find(volume); known != nullptr)
-        return epoch <= known->record.epoch;
-    const auto deleted = state.permissions.deleted().find(volume);
-    return deleted != state.permissions.deleted().end() && epoch <= deleted->second;
-}
-
-std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> Engine::Impl::living() const {
-    std::vector<std::pair<nvme::VolumeId, nvme::Epoch>> all;
-    for (const Volume& volume : state.permissions.volumes())
-        all.emplace_back(volume.record.geometry.volume, volume.record.epoch);
-    return all;
 }
 
 }  // namespace gnstor::deengine

@@ -12,10 +12,10 @@ void LostRecords::judge_tails(std::span<const CheckpointUnit> then) {
     for (const std::uint32_t u : units_.young())
         if (units_.end_of(u) < units_[u].young_from)
             suspect_tail(u, units_[u].young_from - 1, "the checkpoint lists the page as programmed");
-    if (!input_.only_killed) return;
     const JournalHeader& last = open_units_.last();
     judge_open_unit(last.open_user, last.user_pages, last.open_collector, last.collector_pages, then);
     judge_open_unit(last.open_collector, last.collector_pages, last.open_user, last.user_pages, then);
+    if (!input_.only_killed) return;
     for (const std::uint32_t u : units_.young()) {
         const FoundUnit& unit = units_[u];
         if (!open_units_.may_be_open(unit.serial) && !unit.bad && unit.end < unit.full_at)
@@ -35,22 +35,24 @@ void LostRecords::judge_count(std::uint32_t u) {
     if (units_[u].end < pages) suspect_tail(u, pages - 1, "the journal lists the page as programmed");
 }
 
-/// Whether a unit exists that was open, with pages in it, in the newest page of the journal. It may have been
-/// erased since, if the kill came before anything was programmed there. But
+/// Whether a unit exists that was open, with pages in it, in the newest page of the journal; after a power
+/// cut only if a stamp says that pages of it were durable. It may have been erased since, if the kill came
+/// before anything was programmed there. But
 ///   * an earlier mount that was killed began its checkpoint behind that page, before any erasure;
 ///   * in operation a unit is erased after it was filled and each page that filled it was superseded or
-///   moved: to units opened since, or to the other one that was open, if that has grown by as much.
+///   moved, durably: to units opened since, or to the other one that was open, if that has grown by as much.
 /// Pages that the checkpoint knows are in its map. A unit that was closed before it was full may be erased as
 /// soon as its few pages are superseded or moved: nothing is concluded from it.
 void LostRecords::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std::uint32_t other_serial,
                                   std::uint32_t other_pages, std::span<const CheckpointUnit> then) {
     const PageNumber last_page = open_units_.last_page();
-    if (serial == 0 || pages == 0 || last_page == kNoPage || open_units_.was_closed(serial)) return;
+    const std::uint32_t held = open_units_.pages_told(serial, !input_.only_killed);
+    if (serial == 0 || held == 0 || last_page == kNoPage || open_units_.was_closed(serial)) return;
     const FoundUnit& journal = units_.of_page(last_page);
     const bool has_room = last_page % input_.pages_per_unit + 1 == journal.end && !journal.bad &&
                           journal.end < input_.pages_per_unit;
     if (std::ranges::any_of(
-            then, [&](const CheckpointUnit& known) { return known.serial == serial && known.next >= pages; }))
+            then, [&](const CheckpointUnit& known) { return known.serial == serial && known.next >= held; }))
         return;
     const FoundUnit* other = nullptr;
     for (const FoundUnit& unit : units_.all()) {
@@ -61,7 +63,7 @@ void LostRecords::judge_open_unit(std::uint32_t serial, std::uint32_t pages, std
     if (!has_room || grown + pages >= input_.pages_per_unit) return;
     lose_unknown(fmt::format(
         "the journal says that the erase unit with serial {} held {} pages, but none of their records exists",
-        serial, pages));
+        serial, held));
 }
 
 void LostRecords::suspect_tail(std::uint32_t unit, std::uint32_t index, const char* why) {

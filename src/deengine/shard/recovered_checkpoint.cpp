@@ -44,8 +44,9 @@ Result<void> RecoveredCheckpoint::write_one() {
         pool.durable(groups.current());
         if (!schedule_.reserve()) return why_not();
     }
-    if (log_.pages_left() <= checkpoint.pages_needed()) {
-        // A drive that cannot be mounted is worse than a cut during this checkpoint that loses a doubt.
+    // A drive that cannot be mounted is worse than a cut during this checkpoint that loses a doubt.
+    bool released = log_.pages_left() <= checkpoint.pages_needed();
+    if (released) {
         pool.release_held(groups.current());
         pool.durable(groups.current());
     }
@@ -55,7 +56,11 @@ Result<void> RecoveredCheckpoint::write_one() {
         (void)checkpoint.step(kPagesPerStep, groups.clock());
         if (checkpoint.failed()) {
             schedule_.set_no_room_below(state_.journal.medium_full());
-            if (std::exchange(made_room, true)) return why_not();
+            // A unit that failed while this checkpoint was written may have been the last free one.
+            if (!schedule_.no_room_below() && !std::exchange(released, true))
+                pool.release_held(groups.current());
+            else if (std::exchange(made_room, true))
+                return why_not();
             pool.durable(groups.current());
             continue;
         }
@@ -81,10 +86,11 @@ Error RecoveredCheckpoint::why_not() const {
                      "recovery; free {} KiB on that disk",
                      shard, (units_needed() + 1) * state_.pages_per_unit * (nvme::kBlockBytes / 1024));
     return error(Errc::kNoSpace,
-                 "shard {}: the flash has no free page for the checkpoint of the recovery ({} erase units "
-                 "are free, {} are bad); nothing was changed; mount with more units, or read its blocks from "
-                 "replicas on other drives, where there are any",
-                 shard, state_.pool.free_units(), state_.pool.units() - state_.pool.good_units());
+                 "shard {}: the flash has too few free pages for the checkpoint of the recovery (it needs {} "
+                 "pages, {} are left; {} erase units are free, {} are bad); nothing was changed; mount with "
+                 "more units, or read its blocks from replicas on other drives, where there are any",
+                 shard, state_.checkpoint.pages_needed(), log_.pages_left(), state_.pool.free_units(),
+                 state_.pool.units() - state_.pool.good_units());
 }
 
 bool RecoveredCheckpoint::retry() {

@@ -43,6 +43,8 @@ struct StatusMeaning {
 
 StatusMeaning meaning(Status status) {
     switch (status) {
+        case Status::kAuthenticationRequired:
+            return {Errc::kPermission, "the queue must authenticate first"};
         case Status::kAccessDenied:
             return {Errc::kPermission, "this host lacks the right to do that; use the array's admin host"};
         case Status::kStaleTerm:
@@ -131,11 +133,17 @@ Result<nvme::Completion> await_response(HostQueue& queue, std::uint64_t deadline
     }
 }
 
-Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std::uint64_t deadline_ns) {
+/// The answer may be a refusal.
+static Result<nvme::Completion> ask_to_connect(HostQueue& queue, const IoQueueConnect& connect,
+                                               std::uint64_t deadline_ns) {
     const nvme::ConnectData data = connect.data();
     if (queue.post(connect.command(0), std::as_bytes(std::span(&data, 1))) != HostQueue::Posted::kYes)
         return error(Errc::kState, "cannot connect queue {}: its queue pair is in error", connect.queue_id());
-    GN_ASSIGN(const nvme::Completion completion, await_response(queue, deadline_ns));
+    return await_response(queue, deadline_ns);
+}
+
+Result<void> connect_queue(HostQueue& queue, const IoQueueConnect& connect, std::uint64_t deadline_ns) {
+    GN_ASSIGN(const nvme::Completion completion, ask_to_connect(queue, connect, deadline_ns));
     return connect.check(completion);
 }
 
@@ -210,7 +218,41 @@ Result<void> HostController::connect_admin(std::uint64_t deadline_ns) {
               exchange(connect.command_keyed(0, address, bounce_keys_.rkey), {}, deadline_ns));
     GN_TRY(connect.check(completion));
     controller_id_ = static_cast<std::uint16_t>(completion.dw0);
-    return {};
+    return authenticate_admin(completion.dw0, deadline_ns);
+}
+
+AuthCommands HostController::commands_on(
+    std::function<Result<nvme::Completion>(const nvme::Command&)> execute) {
+    const auto keyed = [this](nvme::Command command, std::size_t bytes) {
+        command.data = nvme::SglDescriptor::keyed(reinterpret_cast<std::uintptr_t>(bounce_.data()),
+                                                  static_cast<std::uint32_t>(bytes), bounce_keys_.rkey);
+        return command;
+    };
+    return {.send =
+                [this, execute, keyed](const nvme::Command& command, std::span<const std::byte> message) {
+                    std::copy(message.begin(), message.end(), bounce_.data());
+                    return execute(keyed(command, message.size()));
+                },
+            .receive = [this, execute, keyed](const nvme::Command& command,
+                                              std::span<std::byte> buffer) -> Result<nvme::Completion> {
+                std::fill_n(bounce_.data(), buffer.size(), std::byte{0});
+                GN_ASSIGN(const nvme::Completion completion, execute(keyed(command, buffer.size())));
+                std::copy_n(bounce_.data(), buffer.size(), buffer.begin());
+                return completion;
+            }};
+}
+
+Result<void> HostController::authenticate_admin(std::uint32_t connect_dw0, std::uint64_t deadline_ns) {
+    if (options_.discovery) return {};  // a discovery controller tells addresses to everybody
+    return authenticate(
+        {options_.host_nqn, options_.subsystem_nqn, 0}, connect_dw0, options_.authentication.get(),
+        commands_on([&](const nvme::Command& command) { return exchange(command, {}, deadline_ns); }));
+}
+
+Result<void> HostController::authenticate_queue(const IoQueueConnect& queue, const nvme::Completion& answer,
+                                                const AuthCommands& commands) const {
+    return authenticate({options_.host_nqn, options_.subsystem_nqn, queue.queue_id()}, answer.dw0,
+                        options_.authentication.get(), commands);
 }
 
 Result<void> HostController::enable(std::uint64_t deadline_ns) {
@@ -408,7 +450,17 @@ Result<std::unique_ptr<HostQueue>> HostController::open_io_queue(std::uint16_t q
     const IoQueueConnect connect = io_queue(queue_id, entries, priority);
     GN_ASSIGN(std::unique_ptr<HostQueue> queue, HostQueue::create(nic_, entries));
     GN_TRY(connect_transport(queue->qp(), connect));
-    GN_TRY(connect_queue(*queue, connect, deadline(0)));
+    const std::uint64_t until = deadline(0);
+    GN_ASSIGN(const nvme::Completion answer, ask_to_connect(*queue, connect, until));
+    GN_TRY(connect.check(answer));
+    const std::lock_guard lock(mutex_);  // of the bounce buffer
+    GN_TRY(authenticate_queue(
+        connect, answer, commands_on([&](nvme::Command command) -> Result<nvme::Completion> {
+            command.command_id = 1;
+            if (queue->post(command) != HostQueue::Posted::kYes)
+                return error(Errc::kState, "queue {}: its queue pair is in error", connect.queue_id());
+            return await_response(*queue, until);
+        })));
     return queue;
 }
 

@@ -14,6 +14,7 @@
 #include <gnstor/nvme/identify.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
+#include "nvmf/host/authenticate.hpp"
 #include "nvmf/host/host_queue.hpp"
 #include "nvmf/protocol/capsule.hpp"
 #include "nvmf/protocol/connect.hpp"
@@ -50,6 +51,9 @@ struct HostOptions {
     std::uint32_t admin_entries = 32;
     std::uint32_t io_queues = 128;  ///< number requested with Set Features
     bool discovery = false;         ///< a discovery controller: only admin commands
+    /// This host's keys with the subsystem: every queue must then authenticate. Null: it has none, and a
+    /// controller that demands authentication is refused.
+    std::shared_ptr<const HostAuthentication> authentication{};
 };
 
 /// The messages that connect one I/O queue, in three steps. Memory and queue pair are the caller's.
@@ -68,7 +72,7 @@ class IoQueueConnect {
     [[nodiscard]] nvme::Command command_keyed(std::uint16_t command_id, std::uint64_t address,
                                               std::uint32_t rkey) const;
     [[nodiscard]] nvme::ConnectData data() const { return connect_data(request_); }
-    /// 3. Checks the response.
+    /// 3. Checks the response. Then HostController::authenticate_queue().
     [[nodiscard]] Result<void> check(const nvme::Completion& completion) const;
 
   private:
@@ -121,6 +125,10 @@ class HostController {
     /// reply.
     Result<void> connect_transport(rdma::QpNumber qp, const IoQueueConnect& queue,
                                    std::uint32_t timeout_ms = 0);
+    /// After step 3 of IoQueueConnect for a queue of the caller: authenticates it, if this host has a key.
+    /// `answer`: of Connect. kPermission: nvmf/host/authenticate.hpp.
+    Result<void> authenticate_queue(const IoQueueConnect& queue, const nvme::Completion& answer,
+                                    const AuthCommands& commands) const;
     /// A connected I/O queue driven by the CPU.
     Result<std::unique_ptr<HostQueue>> open_io_queue(std::uint16_t queue_id, std::uint32_t entries,
                                                      ssd::Priority priority = ssd::Priority::kMedium);
@@ -148,6 +156,11 @@ class HostController {
     Result<void> vendor(const char* what, nvme::AdminOpcode opcode, std::uint64_t term,
                         std::span<std::byte> data, Direction direction, std::uint32_t cdw10 = 0,
                         std::uint32_t cdw11 = 0);
+    Result<void> authenticate_admin(std::uint32_t connect_dw0, std::uint64_t deadline_ns);
+    /// Commands of the exchange on a queue driven by the CPU, whose data lies in the bounce buffer. The
+    /// caller holds the mutex, or is open().
+    [[nodiscard]] AuthCommands commands_on(
+        std::function<Result<nvme::Completion>(const nvme::Command&)> execute);
     void give_up();
     [[nodiscard]] std::uint64_t deadline(std::uint32_t timeout_ms) const;
 

@@ -1,8 +1,8 @@
 // host_queue.hpp: a host's queue pair driven by the CPU: an admin queue, or an I/O queue of tools and tests.
 //
 // Owns rings, capsules, receives and their registration. Posts and polls with the device code of gnstor/rdma,
-// as a lone lane, so that host and kernels share one implementation. GPU lanes have queue pairs of their own
-// (gnor); they need only what HostController::io_queue gives.
+// as a single lane, so that host and kernels share one implementation. GPU lanes have queue pairs of their
+// own (gnor); they need only what HostController::io_queue gives.
 //
 // Invariants
 //   * a capsule's memory is written again only after the send completion of the entry that carried it (the

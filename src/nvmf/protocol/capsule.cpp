@@ -1,7 +1,10 @@
 #include "nvmf/protocol/capsule.hpp"
 
+#include "nvmf/auth/auth_command.hpp"
+
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/features.hpp>
+#include <gnstor/nvme/host_set.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
 #include <algorithm>
@@ -60,11 +63,17 @@ DataNeed fabrics_need(const nvme::Command& command) {
         case nvme::FabricsType::kPropertySet:
             return none();
         case nvme::FabricsType::kAuthenticationSend:
-        case nvme::FabricsType::kAuthenticationReceive:
+        case nvme::FabricsType::kAuthenticationReceive: {
+            const auth::AuthCommandVerdict asked = auth::parse_auth_command(command);
+            if (!nvme::ok(asked.status)) return refuse(asked.status);
+            if (asked.direction == auth::AuthDirection::kSend) return to_drive(asked.bytes);
+            // A host may offer more room than any message takes.
+            return {.direction = Direction::kToHost, .bytes = asked.bytes, .at_least = true};
+        }
         case nvme::FabricsType::kDisconnect:
             break;
     }
-    return refuse(Status::kInvalidOpcode);  // neither authentication nor Disconnect is offered (OFCS 0)
+    return refuse(Status::kInvalidOpcode);  // Disconnect is not offered (OFCS 0)
 }
 
 DataNeed io_need(const nvme::Command& command, ssd::Dialect dialect) {
@@ -135,6 +144,8 @@ DataNeed admin_need(const nvme::Command& command) {
             return sized_to_host(command.cdw11);
         case nvme::AdminOpcode::kMapSet:
             return to_drive(sizeof(nvme::MapSet));
+        case nvme::AdminOpcode::kHostSet:
+            return to_drive(sizeof(nvme::HostSetPage));
         default:
             return by_direction_bits(
                 command.opcode);  // NVMe's rule for every other opcode (Base 2.0, figure 138)

@@ -12,6 +12,10 @@ std::string client_host_nqn(nvme::ClientId id) {
     return fmt::format("{}{}", kClientHostNqnPrefix, id);
 }
 
+std::string volume_subsystem_nqn(std::string_view volume) {
+    return fmt::format("nqn.2026-11.io.gnstor:volume:{}", volume);
+}
+
 std::optional<nvme::ClientId> client_of_host_nqn(std::string_view nqn) {
     if (!nqn.starts_with(kClientHostNqnPrefix)) return std::nullopt;
     const std::string_view digits = nqn.substr(kClientHostNqnPrefix.size());

@@ -30,6 +30,9 @@ std::string client_host_nqn(nvme::ClientId id);
 /// The client that a host NQN binds: canonical decimal 1 .. 65535 after the prefix, nothing else.
 std::optional<nvme::ClientId> client_of_host_nqn(std::string_view nqn);
 
+/// The subsystem NQN of a volume behind a gateway: "nqn.2026-11.io.gnstor:volume:NAME".
+std::string volume_subsystem_nqn(std::string_view volume);
+
 /// The subsystem NQN of a drive, from its UUID.
 std::string ssd_subsystem_nqn(std::span<const std::uint8_t, 16> uuid);
 /// Whether a name has that form.

@@ -5,6 +5,7 @@
 #include "nvmf/target/offload_shard.hpp"
 #include "nvmf/target/subsystem.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace gnstor::nvmf {
@@ -23,7 +24,7 @@ void Admission::join_as_host(TargetConnection& connection, Subsystem& subsystem,
     if (subsystem.controllers.kind() == ControllerKind::kDiscovery) {
         staging_->budget.move(staging_member_, client);
     } else {
-        leave_staging();  // the Connect has returned what it held
+        move_staging();
         staging_ = &shard_->staging(subsystem);
         staging_member_ = staging_->join(connection, client);
     }
@@ -88,8 +89,34 @@ void Admission::leave_staging() {
     staging->budget.leave(staging_member_);
 }
 
+/// The Connect has returned what it held; the window of the last message of an authentication may be waiting
+/// for its acknowledgement.
+void Admission::move_staging() {
+    if (staging_->budget.held(staging_member_) == 0) return leave_staging();
+    former_ = std::exchange(staging_, nullptr);
+    former_member_ = staging_member_;
+}
+
+void Admission::leave_former() {
+    if (SharedBudget* const former = std::exchange(former_, nullptr)) former->budget.leave(former_member_);
+}
+
+void Admission::window_freed(std::uint32_t room) {
+    if (!counts_windows_) return;
+    if (former_ != nullptr) {
+        const auto held = former_->budget.held(former_member_);
+        const auto part = static_cast<std::uint32_t>(std::min<std::uint64_t>(room, held));
+        former_->budget.give(former_member_, part);
+        if (former_->budget.due()) shard_->request_grants();
+        if (part == held) leave_former();
+        room -= part;
+    }
+    if (staging_ != nullptr && room != 0) give_staging(room);
+}
+
 void Admission::leave() {
     leave_staging();
+    leave_former();
     if (SharedBudget* const places = std::exchange(places_, nullptr)) places->budget.leave(place_member_);
     shard_->request_grants();
 }

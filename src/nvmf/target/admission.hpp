@@ -9,6 +9,7 @@
 //   * a waiting command has an entry (command_table.hpp), and its capsule is kept under that entry's index;
 //   * what is taken is returned: a page with the entry, a window's memory when the NIC reports it free, a
 //     place when the drive has answered;
+//   * what was taken before a move to another budget is returned to the one that it was taken from;
 //   * commands of one connection are granted in the order in which they asked.
 // The reactor's thread only. Allocates when a command first waits.
 #pragma once
@@ -46,7 +47,7 @@ class Admission {
 
     /// Before Connect, when the host is unknown. `windows`: windows take NIC memory, which the budget counts.
     void join_as_peer(TargetConnection& connection, const std::string& peer, bool windows);
-    /// After Connect.
+    /// After Connect, or authentication. No command may wait.
     void join_as_host(TargetConnection& connection, Subsystem& subsystem, const std::string& host_nqn,
                       QueueKind kind);
     /// Returns nothing: the connection has given back what it took.
@@ -63,9 +64,7 @@ class Admission {
     }
     void give_staging(std::uint64_t bytes);
     /// The NIC has freed `room` bytes of a window's memory.
-    void window_freed(std::uint32_t room) {
-        if (staging_ != nullptr && counts_windows_) give_staging(room);
-    }
+    void window_freed(std::uint32_t room);
 
     /// Of an I/O queue, after Connect: the commands of other queues need no place.
     [[nodiscard]] bool counts_places() const { return places_ != nullptr; }
@@ -93,7 +92,9 @@ class Admission {
     [[nodiscard]] std::deque<std::uint32_t> drop_unplaced();
 
   private:
+    void move_staging();
     void leave_staging();
+    void leave_former();
 
     const std::uint32_t entries_;
     OffloadShard* shard_ = nullptr;
@@ -101,6 +102,8 @@ class Admission {
     SharedBudget* staging_ = nullptr;  // the shard's, after Connect the subsystem's; null: not joined
     SharedBudget* places_ = nullptr;   // I/O queues only, after Connect
     FairBudget::Member staging_member_ = 0, place_member_ = 0;
+    SharedBudget* former_ = nullptr;  // left but for windows that the NIC has yet to free; mostly null
+    FairBudget::Member former_member_ = 0;
     bool counts_windows_ = false;
     std::deque<std::uint32_t> unstaged_, unplaced_;  // entries that wait, the oldest first
     std::vector<WaitingCommand> kept_;               // by entry; empty until a command first waits

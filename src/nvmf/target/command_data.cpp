@@ -1,6 +1,7 @@
 #include "nvmf/target/command_data.hpp"
 
 #include <gnstor/nvme/counters_log.hpp>
+#include <gnstor/nvme/host_set.hpp>
 #include <gnstor/nvme/vendor.hpp>
 
 #include <algorithm>
@@ -23,7 +24,8 @@ namespace {
 /// Data that the drive interprets rather than stores is copied once, before it is read: the host may change
 /// its memory between two reads. So it must fit a page; all such structures do. Block data may change in
 /// flight, as on any RDMA target; the drive checksums what it copied.
-static_assert(sizeof(nvme::MapSet) <= kInCapsuleBytes && sizeof(nvme::VolumeRecord) <= kInCapsuleBytes &&
+static_assert(sizeof(nvme::HostSetPage) <= kInCapsuleBytes && sizeof(nvme::MapSet) <= kInCapsuleBytes &&
+                  sizeof(nvme::VolumeRecord) <= kInCapsuleBytes &&
                   256 * sizeof(nvme::DsmRange) <= kInCapsuleBytes,
               "command data that the drive interprets must fit one staging page");
 bool is_block_data(QueueKind kind, const nvme::Command& command) {

@@ -18,6 +18,16 @@ constexpr std::uint32_t kReapBudget = 64;  // completions a poll
 constexpr std::uint8_t kStatusPhase = 1;
 constexpr std::uint8_t kFirstVendorOpcode = 0xC0;
 
+bool is_authentication(nvme::FabricsType type) {
+    return type == nvme::FabricsType::kAuthenticationSend ||
+           type == nvme::FabricsType::kAuthenticationReceive;
+}
+
+bool is_host_set(QueueKind kind, const nvme::Command& command) {
+    return kind == QueueKind::kAdmin &&
+           command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kHostSet);
+}
+
 }  // namespace
 
 TargetConnection::TargetConnection(rdma::SoftNic& nic, Subsystem* subsystem, ConnectionOwner& owner,
@@ -108,7 +118,9 @@ void TargetConnection::take_command(const Capsule& capsule, const MessageBytes& 
     }
     if (state_ != State::kReady) {
         nic_.release(message.qp, message.token);
-        refuse(capsule, Status::kCommandSequenceError);  // a connection begins with Connect (Base 2.0, 6.3)
+        // A connection begins with Connect (Base 2.0, 6.3).
+        refuse(capsule, state_ == State::kAuthenticating ? Status::kAuthenticationRequired
+                                                         : Status::kCommandSequenceError);
         return;
     }
     if (kind() == QueueKind::kIo) {
@@ -171,9 +183,13 @@ void TargetConnection::on_window_freed(rdma::QpNumber, std::uint32_t room) {
     admission_.window_freed(room);
 }
 
-/// The data is reachable: a Connect goes to judge_connect(), any other command to the drive.
+/// The data is reachable: a Connect goes to judge_connect(), what the control thread answers goes there, any
+/// other command to the drive.
 void TargetConnection::hand_over(std::uint32_t index, const Capsule& capsule, std::byte* data) {
-    if (is_fabrics(capsule.command)) return judge_connect(index, capsule, data);
+    if (is_fabrics(capsule.command) && nvme::fabrics_type(capsule.command) == nvme::FabricsType::kConnect)
+        return judge_connect(index, capsule, data);
+    if (is_fabrics(capsule.command) || is_host_set(kind(), capsule.command))
+        return to_control(index, capsule, data);
     if (admission_.counts_places()) {
         if (!admission_.take_place()) {
             counters_.waits_for_turn.add();
@@ -216,6 +232,8 @@ void TargetConnection::to_drive(std::uint32_t index, const Capsule& capsule, std
 /// may send another.
 void TargetConnection::give_back(std::uint32_t index, const Capsule& capsule, Status status) {
     if (state_ == State::kConnecting && is_fabrics(capsule.command)) state_ = State::kAwaitingConnect;
+    if (is_fabrics(capsule.command) && is_authentication(nvme::fabrics_type(capsule.command)))
+        authentication_under_way_ = false;
     data_.release(commands_[index], false);
     free_entry(index);
     refuse(capsule, status);
@@ -241,7 +259,7 @@ std::uint32_t TargetConnection::poll() {
     }
     if (state_ != State::kDraining) return work;
     drop_waiting();
-    if (commands_.drained() && !data_.awaits_windows() && !handshake_.pending()) {
+    if (commands_.drained() && !data_.awaits_windows() && !handshake_.pending() && !control_.pending()) {
         admission_.leave();
         state_ = State::kQuiesced;
     }
@@ -361,10 +379,16 @@ void TargetConnection::announce_if_quiesced() {
 void TargetConnection::attend() {
     if (fail_requested_.exchange(false, std::memory_order_acquire)) fail();
     if (const auto* const decided = handshake_.take_answer()) finish_connect(*decided);
+    if (const auto* const reply = control_.take_reply()) finish_control_command(*reply);
 }
 
 void TargetConnection::request_fail() {
     fail_requested_.store(true, std::memory_order_release);  // pairs with the exchange in attend()
+    shard_->request_attention();
+}
+
+void TargetConnection::answer_control_command(ControlCommand::Reply reply) {
+    control_.reply(std::move(reply));
     shard_->request_attention();
 }
 
@@ -404,7 +428,15 @@ void TargetConnection::take_fabrics(const Capsule& capsule, const MessageBytes& 
         admission_.join_as_peer(*this, record.peer, nic_.stages_windows(qp_));
         return submit(capsule, bytes, message);  // judge_connect() follows, with the data
     }
+    if (is_authentication(type) && authenticates_ && !authentication_under_way_) {
+        authentication_under_way_ = true;
+        return submit(capsule, bytes, message);  // to_control() follows, with the data
+    }
     nic_.release(message.qp, message.token);
+    if (is_authentication(type))
+        return refuse(capsule, authenticates_ ? Status::kCommandSequenceError : Status::kInvalidOpcode);
+    if (type != nvme::FabricsType::kConnect && state_ == State::kAuthenticating)
+        return refuse(capsule, Status::kAuthenticationRequired);
     if (type == nvme::FabricsType::kConnect || state_ != State::kReady)
         return refuse(capsule, Status::kCommandSequenceError);
     // Properties belong to the admin queue.
@@ -463,12 +495,14 @@ void TargetConnection::finish_connect(const ConnectHandshake::Answer& decided) {
         return;
     }
     const bool good = nvme::ok(decided.outcome.status);
-    state_ = good ? State::kReady : State::kAwaitingConnect;
+    state_ = State::kAwaitingConnect;
     if (good) {
         binding_ = decided.outcome.binding;
         serve(decided.subsystem);
-        admission_.join_as_host(*this, *subsystem_, handshake_.request().host_nqn, kind());
         ring_ = std::uint32_t{handshake_.request().sq_size} + 1;
+        authenticates_ = (decided.outcome.dw0 & nvme::kConnectAuthenticate) != 0;
+        state_ = State::kAuthenticating;
+        if (!authenticates_) become_ready();
     } else {
         counters_.refused.add();
     }
@@ -476,6 +510,56 @@ void TargetConnection::finish_connect(const ConnectHandshake::Answer& decided) {
                                      .dw0 = decided.outcome.dw0,
                                      .invalidate_key = handshake_.invalidate_key(),
                                      .no_sq_flow = good && !binding_.sq_flow});
+}
+
+/// From now on the host is who it says it is.
+void TargetConnection::become_ready() {
+    // Until now one command at a time was taken, and it has ended: nothing is held of the peer's budget but
+    // windows that the NIC has yet to free.
+    state_ = State::kReady;
+    admission_.join_as_host(*this, *subsystem_, handshake_.request().host_nqn, kind());
+}
+
+/// Passes a command and its data to the control thread. An answer with data keeps its entry, whose window it
+/// will fill.
+void TargetConnection::to_control(std::uint32_t index, const Capsule& capsule, std::byte* data) {
+    if (control_.pending()) return give_back(index, capsule, Status::kCommandSequenceError);
+    ControlCommand::Request request{capsule.command, {}, 0};
+    std::optional<std::uint32_t> kept;
+    if (capsule.direction == Direction::kToHost) {
+        request.room = capsule.bytes;
+        kept = index;
+    } else {
+        if (data != nullptr) request.data.assign(data, data + capsule.bytes);
+        data_.release(commands_[index], false);
+        free_entry(index);
+    }
+    control_.ask(std::move(request), kept, capsule.invalidate_key);
+    owner_.on_control_command(*this);
+}
+
+void TargetConnection::finish_control_command(const ControlCommand::Reply& reply) {
+    const bool good = nvme::ok(reply.status);
+    if (is_fabrics(control_.request().command)) authentication_under_way_ = false;
+    if (const auto index = control_.entry()) {
+        CommandEntry& entry = commands_[*index];
+        if (good && state_ < State::kDraining) {
+            // The rest must not expose what NIC memory held before.
+            std::fill_n(entry.window.data, entry.bytes, std::byte{0});
+            std::copy_n(reply.data.data(), std::min<std::size_t>(reply.data.size(), entry.bytes),
+                        entry.window.data);
+        }
+        data_.release(entry, good);
+        free_entry(*index);
+    }
+    commands_.end(control_.command_id());
+    if (state_ >= State::kDraining) {
+        shard_->activate(*this);
+        return;
+    }
+    if (!good) counters_.refused.add();
+    if (reply.authenticated && state_ == State::kAuthenticating) become_ready();
+    answer(control_.command_id(), {.status = reply.status, .invalidate_key = control_.invalidate_key()});
 }
 
 /// True: answered here. False: the (perhaps rewritten) command goes to the drive.

@@ -1,31 +1,35 @@
 // connection.hpp: one queue pair of the target: from capsules to a drive queue and back.
 //
-// States: awaiting Connect -> connecting (the control thread makes the drive queue) -> ready -> draining ->
-// quiesced. Any error of the queue pair begins the draining: the connection sends nothing more, waits for the
-// commands that the drive holds, and releases their windows and messages as the drive answers. Only a
-// quiesced connection is destroyed, by the control thread.
+// States: awaiting Connect -> connecting (the control thread makes the drive queue) -> authenticating, where
+// the target demands it -> ready -> draining -> quiesced. Any error of the queue pair begins the draining:
+// the connection sends nothing more, waits for the commands that the drive holds, and releases their windows
+// and messages as the drive answers. Only a quiesced connection is destroyed, by the control thread.
 //
 // Its parts, each with its own invariants: CommandTable (the outstanding commands), Admission (its part of
-// the budgets, and the commands that wait for it), CommandData (where a command's data lies) and
-// ConnectHandshake (the Connect command, which the control thread decides). What is left here is the order of
-// their steps, the states above, and the commands that the target answers itself: Connect, properties,
-// keep-alive, some features.
+// the budgets, and the commands that wait for it), CommandData (where a command's data lies),
+// ConnectHandshake (the Connect command, which the control thread decides) and ControlCommand (authentication
+// and HOST SET, which it answers). What is left here is the order of their steps, the states above, and the
+// commands that the target answers itself: Connect, properties, keep-alive, some features.
 //
 // Invariants
 //   * at most `entries` commands are outstanding, each with its own id: one more fails the connection;
 //   * a command whose payload must be fetched waits in its entry until on_window_ready(), and draining waits
-//     for that too.
+//     for that too;
+//   * while the queue is authenticating, it takes the commands of authentication, one at a time, and no
+//     others; the budgets count it for its peer's address, not for the host NQN that it has not proven.
 //
 // Thread: everything runs on the reactor that owns the queue pair (the NIC's poller delivers, the shard
 // polls), except the calls under "Control". No lock, no allocation for I/O commands; admin and fabrics
 // commands take the subsystem's mutex.
 #pragma once
 
+#include "nvmf/auth/dhchap_controller.hpp"
 #include "nvmf/protocol/capsule.hpp"
 #include "nvmf/target/admission.hpp"
 #include "nvmf/target/command_data.hpp"
 #include "nvmf/target/command_table.hpp"
 #include "nvmf/target/connect_handshake.hpp"
+#include "nvmf/target/control_command.hpp"
 #include "nvmf/target/offload_shard.hpp"
 #include "nvmf/target/subsystem.hpp"
 #include "rdma/wire/loop/soft_nic.hpp"
@@ -36,6 +40,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 namespace gnstor::nvmf {
@@ -48,6 +53,8 @@ class ConnectionOwner {
     virtual ~ConnectionOwner() = default;
     /// A Connect command arrived: decide (TargetConnection::connect_request), then answer_connect().
     virtual void on_connect_command(TargetConnection& connection) = 0;
+    /// A command arrived that the control thread answers (TargetConnection::control_request).
+    virtual void on_control_command(TargetConnection& connection) = 0;
     /// The controller was disabled or shut down: its I/O connections must be closed.
     virtual void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) = 0;
     /// The host shuts the controller down: the subsystem's device must be flushed, and then
@@ -97,6 +104,8 @@ class TargetConnection final : public rdma::MessageSink {
     [[nodiscard]] const TransportRequest& transport() const { return transport_; }
     /// Ends "connecting". `subsystem` and `queue` are null unless the outcome is success.
     void answer_connect(const ConnectOutcome& outcome, Subsystem* subsystem, ssd::NvmeQueue* queue);
+    [[nodiscard]] const ControlCommand::Request& control_request() const { return control_.request(); }
+    void answer_control_command(ControlCommand::Reply reply);
     /// Asks the reactor to fail the connection.
     void request_fail();
     /// Whether it was failed because its host broke the protocol. Valid once it is quiesced.
@@ -113,7 +122,19 @@ class TargetConnection final : public rdma::MessageSink {
         std::size_t door = 0;            ///< index of the listener that accepted it
         QueueBinding binding;            ///< of a successful Connect
         bool bound = false;
-        std::string peer;      ///< the host's address
+        std::string peer;  ///< the host's address
+        rdma::PeerKind kind = rdma::PeerKind::kNetwork;
+        bool stranger = false;  ///< no key was proven at its address when it was accepted, nor on it since
+        bool must_authenticate = false;
+        bool authenticated = false;
+        bool auth_failed = false;         ///< it gets no second try
+        bool evicted = false;             ///< its host is not let in any more
+        std::uint64_t auth_until_ns = 0;  ///< it is ended if it has not authenticated by then
+        std::uint64_t host_stamp = 0;     ///< of the key that it has proven (HostRegistry::Host)
+        std::uint64_t offered_stamp = 0;  ///< of the key of the transaction under way
+        std::uint64_t host_set_ns = 0;    ///< when its HOST SET began to wait
+        std::unique_ptr<auth::DhchapController>
+            authentication;    ///< the transaction under way, or the last one
         bool closing = false;  ///< it was asked to fail
         bool failed = false;   ///< the same, because of a time limit
         bool quiesced = false;
@@ -125,7 +146,14 @@ class TargetConnection final : public rdma::MessageSink {
   private:
     friend class OffloadShard;
 
-    enum class State : std::uint8_t { kAwaitingConnect, kConnecting, kReady, kDraining, kQuiesced };
+    enum class State : std::uint8_t {
+        kAwaitingConnect,
+        kConnecting,
+        kAuthenticating,
+        kReady,
+        kDraining,
+        kQuiesced
+    };
 
     struct Answer {
         nvme::Status status = nvme::Status::kSuccess;
@@ -172,6 +200,9 @@ class TargetConnection final : public rdma::MessageSink {
     void take_fabrics(const Capsule& capsule, const MessageBytes& bytes, const rdma::InboundMessage& message);
     void judge_connect(std::uint32_t index, const Capsule& capsule, const std::byte* data);
     void finish_connect(const ConnectHandshake::Answer& decided);
+    void to_control(std::uint32_t index, const Capsule& capsule, std::byte* data);
+    void finish_control_command(const ControlCommand::Reply& reply);
+    void become_ready();
     void reset(const Capsule& capsule);
     bool take_admin(Capsule& capsule);
     bool take_abort(Capsule& capsule);
@@ -196,6 +227,9 @@ class TargetConnection final : public rdma::MessageSink {
     Admission admission_;
     CommandData data_;
     ConnectHandshake handshake_;
+    ControlCommand control_;
+    bool authenticates_ = false;             // commands of authentication are offered
+    bool authentication_under_way_ = false;  // one of them has arrived and is not answered
 
     std::atomic<bool> fail_requested_{false};  // control -> reactor
     std::atomic<bool> draining_{false};        // reactor -> control

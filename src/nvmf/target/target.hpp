@@ -13,6 +13,8 @@
 #include <gnstor/base/reactor.hpp>
 #include <gnstor/base/result.hpp>
 
+#include "nvmf/access/host_registry.hpp"
+#include "nvmf/auth/dhchap_transaction.hpp"
 #include "nvmf/target/controllers.hpp"
 #include "rdma/wire/loop/soft_nic.hpp"
 #include "ssd/queues/nvme_device.hpp"
@@ -69,6 +71,20 @@ struct TargetOptions {
         5000;  ///< longest time from the RDMA connection to a successful Connect
     std::uint32_t drain_timeout_ms =
         10000;  ///< how long the destructor waits for drives to answer their outstanding commands
+    /// Which hosts are let in. Every queue of a host must authenticate before any other command, but for
+    /// those of discovery controllers and of peers of the same user (rdma::PeerKind).
+    /// Null: no host authenticates; a local process of another user is then refused as the admin host.
+    std::shared_ptr<HostRegistry> hosts;
+    auth::DhchapPolicy auth_policy;
+    /// Longest time from a successful Connect to the end of authentication.
+    std::uint32_t auth_timeout_ms = 10'000;
+    /// Queues that may be authenticating at once, of all peers and of one: each costs a Diffie-Hellman
+    /// exchange. One more ends the oldest of them.
+    std::uint32_t authenticating_max = 256, authenticating_of_peer_max = 16;
+    /// Where hosts authenticate: connections at once of peers of which none has proven a key, of all such peers
+    /// and of one. One more ends the oldest of them. Together they get at most a quarter of entries_max, and
+    /// one peer a sixteenth, before the oldest are ended.
+    std::uint32_t strangers_max = 512, strangers_of_peer_max = 64;
     std::function<std::uint64_t()> now_ns;  ///< clock of keep-alives; empty: the monotonic clock
 };
 

@@ -18,12 +18,19 @@ namespace {
 
 constexpr std::chrono::milliseconds kTick{50};        // period of expire()
 constexpr std::chrono::milliseconds kConnectWait{1};  // retry period of a Connect that waits for its queue id
+/// Connects that are decided before commands are answered: a host that sends commands is nearer to the end of
+/// its authentication than one that connects.
+constexpr std::size_t kConnectsARound = 4;
+constexpr std::size_t kServedPeersMax = 4096;  // of which take_next() remembers the turn
 constexpr std::uint32_t kRefusalsQuiet = 200;  // ticks before a queue pair that cannot be destroyed is logged
 
 }  // namespace
 
 TargetControl::TargetControl(rdma::SoftNic& nic, TargetOptions options)
-    : nic_(nic), options_(std::move(options)) {}
+    : nic_(nic),
+      options_(std::move(options)),
+      first_hosts_version_(options_.hosts != nullptr ? options_.hosts->version() : 0),
+      hosts_version_(first_hosts_version_) {}
 
 Result<std::unique_ptr<TargetControl>> TargetControl::open(rdma::SoftNic& nic,
                                                            std::span<const SubsystemConfig> subsystems,
@@ -88,6 +95,9 @@ void TargetControl::post(Event event) {
 
 void TargetControl::on_connect_command(TargetConnection& connection) {
     post({EventKind::kConnect, &connection, nullptr, 0});
+}
+void TargetControl::on_control_command(TargetConnection& connection) {
+    post({EventKind::kCommand, &connection, nullptr, 0});
 }
 void TargetControl::on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) {
     post({EventKind::kDisabled, nullptr, &subsystem, controller_id});
@@ -161,10 +171,11 @@ void TargetControl::run() {
         bool look = false;
         {
             std::unique_lock lock(mutex_);
-            const auto until =
-                connects_.empty() ? next_tick : std::chrono::steady_clock::now() + kConnectWait;
-            (void)wake_.wait_until(lock, until,
-                                   [&] { return stop_thread_ || check_now_ || !events_.empty(); });
+            const bool waits = !connects_.empty() || !host_sets_.empty();
+            const auto until = waits ? std::chrono::steady_clock::now() + kConnectWait : next_tick;
+            (void)wake_.wait_until(lock, until, [&] {
+                return stop_thread_ || check_now_ || !events_.empty() || !commands_.empty();
+            });
             if (stop_thread_) return;
             events.clear();
             events.swap(events_);
@@ -177,14 +188,21 @@ void TargetControl::run() {
             next_tick = std::chrono::steady_clock::now() + kTick;
         }
         decide_connects();
+        answer_commands();
         destroy_quiesced(look);
     }
 }
 
 void TargetControl::handle(const Event& event) {
     switch (event.kind) {
+        case EventKind::kAccepted:
+            end_oldest_strangers(*event.connection);
+            return;
         case EventKind::kConnect:
             connects_.push_back(event.connection);
+            return;
+        case EventKind::kCommand:
+            commands_.push_back(event.connection);
             return;
         case EventKind::kDisabled:
             close_queues(*event.subsystem, event.controller_id, false);
@@ -198,6 +216,7 @@ void TargetControl::handle(const Event& event) {
         }
         case EventKind::kDraining: {
             TargetConnection::Record& record = event.connection->record;
+            note_stranger(*event.connection);
             record.closing = true;
             // An association ends with its admin queue (Base 2.0, 3.1.1).
             if (record.bound && record.binding.queue_id == 0)
@@ -274,20 +293,35 @@ void TargetControl::expire() {
     const std::uint64_t patience = std::uint64_t{options_.connect_timeout_ms} * 1'000'000u;
     for (TargetConnection* connection : snapshot()) {
         TargetConnection::Record& record = connection->record;
+        expire_authentication(*connection, now);
         if (record.bound || record.closing || now < record.accepted_ns + patience) continue;
-        record.closing = record.failed = true;
-        connection->request_fail();
+        end_late(*connection);
     }
 }
 
+TargetConnection* TargetControl::take_next(std::deque<TargetConnection*>& waiting, bool connects) {
+    const auto last_turn = [&](const TargetConnection* connection) {
+        const auto served = served_.find(connection->record.peer);
+        return served == served_.end() ? 0 : served->second;
+    };
+    auto next = waiting.end();
+    for (auto at = waiting.begin(); at != waiting.end(); ++at) {
+        if (next != waiting.end() && last_turn(*at) >= last_turn(*next)) continue;
+        if (connects && must_wait(**at)) continue;
+        next = at;
+    }
+    if (next == waiting.end()) return nullptr;
+    TargetConnection* const taken = *next;
+    waiting.erase(next);
+    if (served_.size() >= kServedPeersMax) served_.clear();
+    served_[taken->record.peer] = ++turns_;
+    return taken;
+}
+
 void TargetControl::decide_connects() {
-    for (std::size_t i = 0; i < connects_.size();) {
-        if (must_wait(*connects_[i])) {
-            ++i;
-            continue;
-        }
-        TargetConnection* connection = connects_[i];
-        connects_.erase(connects_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t i = 0; i < kConnectsARound; ++i) {
+        TargetConnection* const connection = take_next(connects_, true);
+        if (connection == nullptr) return;
         decide(*connection);
     }
 }
@@ -296,6 +330,12 @@ void TargetControl::decide_connects() {
 Subsystem* TargetControl::wanted(const TargetConnection& connection) const {
     if (connection.record.subsystem != nullptr) return connection.record.subsystem;
     return subsystem_named(connection.connect_request().subsystem_nqn);
+}
+
+/// Ends a connection whose time is over.
+void TargetControl::end_late(TargetConnection& connection) {
+    connection.record.closing = connection.record.failed = true;
+    connection.request_fail();
 }
 
 /// Whether a connection that is closing still has the queue id.
@@ -314,6 +354,9 @@ bool TargetControl::must_wait(const TargetConnection& connection) const {
 }
 
 void TargetControl::decide(TargetConnection& connection) {
+    // A drive queue takes time to make: none is made for a connection that has ended.
+    if (connection.record.closing || connection.is_draining())
+        return connection.answer_connect({Status::kAborted, 0, {}}, nullptr, nullptr);
     Subsystem* const subsystem = wanted(connection);
     if (subsystem == nullptr) {
         const ConnectVerdict stranger = bad_parameter(offsetof(nvme::ConnectData, subsystem_nqn), true);
@@ -330,6 +373,7 @@ void TargetControl::decide(TargetConnection& connection) {
 }
 
 ConnectOutcome TargetControl::make_queue(TargetConnection& connection, Subsystem& subsystem) {
+    if (const Status begins = may_begin(connection, subsystem); !nvme::ok(begins)) return {begins, 0, {}};
     ConnectOutcome outcome;
     {
         const std::lock_guard lock(subsystem.mutex);
@@ -346,6 +390,13 @@ ConnectOutcome TargetControl::make_queue(TargetConnection& connection, Subsystem
         connection.record.binding = binding;
         connection.record.bound = true;
         connection.record.queue = *made;
+        if (must_authenticate(connection, subsystem)) {
+            make_room(connection);
+            connection.record.must_authenticate = true;
+            outcome.dw0 |= nvme::kConnectAuthenticate;
+            connection.record.auth_until_ns =
+                options_.now_ns() + std::uint64_t{options_.auth_timeout_ms} * 1'000'000u;
+        }
         return outcome;
     }
     log_error("{}: no device queue for controller {} queue {}: {}", subsystem.config.nqn,
@@ -394,7 +445,10 @@ void TargetControl::destroy(TargetConnection& connection) {
     connection.counters().add_to(tally);
     const bool failed = record.failed || connection.broke_rules();
     ++(failed ? tally.connections_failed : tally.connections_disconnected);
-    give_back(record.peer, connection.transport().entries);
+    give_back(record.peer, connection.transport().entries, record.stranger);
+    if (record.authenticated)
+        if (const auto of_peer = proven_of_.find(record.peer); --of_peer->second == 0)
+            proven_of_.erase(of_peer);
     connections_.remove_if([&](const auto& each) { return each.get() == &connection; });
     progress_.notify_all();
 }

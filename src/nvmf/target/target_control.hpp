@@ -1,21 +1,24 @@
 // target_control.hpp: the control path of a target: decides Connects, expires controllers, destroys
 // connections.
 //
-// One thread decides Connect commands (making drive queues, which may block), watches keep-alives and connect
-// time-outs, and destroys connections that are quiesced. Reactors only post to it.
+// One thread decides Connect commands (making drive queues, which may block), authenticates hosts, watches
+// keep-alives and time-outs, and destroys connections that are quiesced. Reactors only post to it.
 // Invariants
 //   * `mutex_` guards the lists below and is never held while the NIC, a drive or a reactor is called: those
 //     may wait for a thread that is posting here;
 //   * a TargetConnection is created by on_connect and destroyed by the control thread alone, after its shard
 //     has forgotten it;
 //   * a queue id is free for a new Connect when its old connection is destroyed; a Connect that arrives
-//     earlier waits.
+//     earlier waits;
+//   * a queue that must authenticate serves no command before it has; a host whose key is removed or replaced
+//     loses all its queues, and HOST SET is answered when they have ended.
 #pragma once
 
 #include "nvmf/target/connection.hpp"
 #include "nvmf/target/discovery_device.hpp"
 
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -41,6 +44,7 @@ class TargetControl final : public ConnectionOwner {
     // ConnectionOwner: reactors.
     void add_counters(const Subsystem& subsystem, nvme::SsdCountersLog& log) override;
     void on_connect_command(TargetConnection& connection) override;
+    void on_control_command(TargetConnection& connection) override;
     void on_controller_disabled(Subsystem& subsystem, std::uint16_t controller_id) override;
     void on_shutdown(Subsystem& subsystem, std::uint16_t controller_id, std::uint32_t shutdown) override;
     void on_draining(TargetConnection& connection) override;
@@ -64,7 +68,15 @@ class TargetControl final : public ConnectionOwner {
         TargetControl& control_;
         const std::size_t index_;
     };
-    enum class EventKind : std::uint8_t { kConnect, kDisabled, kShutdown, kDraining, kQuiesced };
+    enum class EventKind : std::uint8_t {
+        kAccepted,
+        kConnect,
+        kCommand,
+        kDisabled,
+        kShutdown,
+        kDraining,
+        kQuiesced
+    };
     struct Event {
         EventKind kind;
         TargetConnection* connection;
@@ -79,8 +91,9 @@ class TargetControl final : public ConnectionOwner {
     void add_listener(const std::string& service, Subsystem* only);
     Result<void> listen();
     rdma::ConnectReply accept(std::size_t door, const rdma::ConnectRequest& request);
-    [[nodiscard]] bool reserve(const std::string& peer, std::uint32_t entries);
-    void give_back(const std::string& peer, std::uint32_t entries);
+    [[nodiscard]] bool is_stranger(const rdma::ConnectRequest& request) const;
+    [[nodiscard]] bool reserve(const std::string& peer, std::uint32_t entries, bool stranger);
+    void give_back(const std::string& peer, std::uint32_t entries, bool stranger);
     rdma::ConnectReply refuse(TargetListener& door, nvme::RdmaRejectStatus status);
     OffloadShard& shard_of(Reactor& reactor);
     void post(Event event);
@@ -88,6 +101,9 @@ class TargetControl final : public ConnectionOwner {
     // The control thread.
     void run();
     void handle(const Event& event);
+    /// Takes the connection whose peer was served longest ago, so that one peer's many do not delay another's
+    /// few. Null: all of them must wait.
+    [[nodiscard]] TargetConnection* take_next(std::deque<TargetConnection*>& waiting, bool connects);
     void decide_connects();
     void decide(TargetConnection& connection);
     ConnectOutcome make_queue(TargetConnection& connection, Subsystem& subsystem);
@@ -103,6 +119,30 @@ class TargetControl final : public ConnectionOwner {
     void destroy_quiesced(bool again);
     void destroy(TargetConnection& connection);
     [[nodiscard]] std::vector<TargetConnection*> snapshot() const;
+
+    // target_auth.cpp
+    [[nodiscard]] bool must_authenticate(const TargetConnection& connection,
+                                         const Subsystem& subsystem) const;
+    [[nodiscard]] nvme::Status may_begin(const TargetConnection& connection,
+                                         const Subsystem& subsystem) const;
+    void make_room(const TargetConnection& newcomer);
+    void end_oldest_strangers(const TargetConnection& newcomer);
+    void prove(TargetConnection& connection);  ///< its host has authenticated on it
+    static void end_late(TargetConnection& connection);
+    void log_refusal(const TargetConnection& connection, const std::string& why);
+    void answer_commands();
+    static void refuse_command(TargetConnection& connection, nvme::Status status);
+    void authenticate(TargetConnection& connection);
+    [[nodiscard]] bool begin_authentication(TargetConnection& connection);
+    void judge_authentication(TargetConnection& connection, ControlCommand::Reply& reply);
+    void set_hosts(TargetConnection& connection);
+    void check_hosts();
+    void end_unless_listed(TargetConnection& connection);
+    void answer_host_sets();
+    void end_host(TargetConnection& connection, const char* why);
+    /// Logs a host that ends its connection without having authenticated.
+    void note_stranger(const TargetConnection& connection);
+    void expire_authentication(TargetConnection& connection, std::uint64_t now_ns);
 
     rdma::SoftNic& nic_;
     const TargetOptions options_;
@@ -123,11 +163,23 @@ class TargetControl final : public ConnectionOwner {
     std::uint32_t accepting_ = 0;  // accept() calls under way
     std::uint64_t entries_ = 0;    // queue entries of all connections, those being accepted included
     std::map<std::string, std::uint64_t> entries_of_;  // the same by peer
-    bool stopping_ = false;                            // reject new connections
+    // Of records marked as strangers, those being accepted included.
+    std::uint32_t strangers_ = 0;
+    std::uint64_t stranger_entries_ = 0;
+    std::map<std::string, std::uint32_t> proven_of_;  // connections on which a host authenticated, by peer
+    bool stopping_ = false;                           // reject new connections
     bool stop_thread_ = false;
     bool check_now_ = false;
 
-    std::vector<TargetConnection*> connects_;  // control thread's own: Connect commands to be decided
+    // The control thread's own.
+    std::deque<TargetConnection*> connects_;       // with a Connect to be decided
+    std::deque<TargetConnection*> commands_;       // with a command to be answered (control_command.hpp)
+    std::vector<TargetConnection*> host_sets_;     // with a HOST SET that waits until queues have ended
+    std::map<std::string, std::uint64_t> served_;  // by peer: the turn in which take_next() last took one
+    std::uint64_t turns_ = 0;
+    std::uint64_t refusals_logged_ = 0, refusals_left_out_ = 0, refusals_counted_ns_ = 0;
+    const std::uint64_t first_hosts_version_;  // of options_.hosts when this began: no list has come yet
+    std::uint64_t hosts_version_;              // of options_.hosts when check_hosts() last looked
     std::thread thread_;
 };
 

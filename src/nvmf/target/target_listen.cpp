@@ -104,10 +104,20 @@ rdma::ConnectReply TargetControl::refuse(TargetListener& door, nvme::RdmaRejectS
     return reject(status);
 }
 
+bool TargetControl::is_stranger(const rdma::ConnectRequest& request) const {
+    if (options_.hosts == nullptr || request.kind == rdma::PeerKind::kSameUser) return false;
+    const std::lock_guard lock(mutex_);
+    return !proven_of_.contains(request.peer);
+}
+
 /// Reserves entries for a connection that accept() is about to make. False: no room, or stopping.
-bool TargetControl::reserve(const std::string& peer, std::uint32_t entries) {
+bool TargetControl::reserve(const std::string& peer, std::uint32_t entries, bool stranger) {
     const std::lock_guard lock(mutex_);
     if (stopping_ || connections_.size() + accepting_ >= options_.connections_max) return false;
+    // Twice what end_oldest_strangers() leaves: those that it ended need some time to end.
+    const bool crowded =
+        strangers_ >= 2 * options_.strangers_max || stranger_entries_ + entries > options_.entries_max / 2;
+    if (stranger && crowded) return false;
     const auto of_peer = entries_of_.find(peer);
     const std::uint64_t before = of_peer == entries_of_.end() ? 0 : of_peer->second;
     const bool fits =
@@ -121,13 +131,17 @@ bool TargetControl::reserve(const std::string& peer, std::uint32_t entries) {
     }
     entries_ += entries;
     entries_of_[peer] += entries;
+    strangers_ += stranger ? 1 : 0;
+    stranger_entries_ += stranger ? entries : 0;
     ++accepting_;
     return true;
 }
 
 /// Under mutex_.
-void TargetControl::give_back(const std::string& peer, std::uint32_t entries) {
+void TargetControl::give_back(const std::string& peer, std::uint32_t entries, bool stranger) {
     entries_ -= entries;
+    strangers_ -= stranger ? 1 : 0;
+    stranger_entries_ -= stranger ? entries : 0;
     const auto of_peer = entries_of_.find(peer);
     of_peer->second -= entries;
     if (of_peer->second == 0) entries_of_.erase(of_peer);
@@ -139,7 +153,11 @@ rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRe
         check_transport_request(request.private_data, options_.controllers.queues);
     if (verdict.reject) return refuse(*listeners_[door], *verdict.reject);
     const std::uint32_t entries = verdict.request.entries;
-    if (!reserve(request.peer, entries))
+    const bool stranger = is_stranger(request);
+    // Its Connect would be refused: an I/O queue follows an admin queue that has authenticated.
+    if (stranger && verdict.request.queue_id != 0)
+        return refuse(*listeners_[door], nvme::RdmaRejectStatus::kInvalidQueueId);
+    if (!reserve(request.peer, entries, stranger))
         return refuse(*listeners_[door], nvme::RdmaRejectStatus::kNoResources);
     Subsystem* const only = listeners_[door]->only;
     auto connection = std::make_unique<TargetConnection>(nic_, only, *this, verdict.request, options_.now_ns);
@@ -147,18 +165,24 @@ rdma::ConnectReply TargetControl::accept(std::size_t door, const rdma::ConnectRe
     connection->record.subsystem = only;
     connection->record.door = door;
     connection->record.peer = request.peer;
+    connection->record.kind = request.kind;
+    connection->record.stranger = stranger;
     const Result<rdma::QpNumber> qp = nic_.create_offload_queue_pair(*connection, request.affinity);
     if (qp.ok()) connection->attach(*qp, shard_of(nic_.owner(*qp)));
     const std::lock_guard lock(mutex_);
     --accepting_;
     progress_.notify_all();
     if (!qp.ok()) {
-        give_back(request.peer, entries);
+        give_back(request.peer, entries, stranger);
         ++listeners_[door]->tally().connections_refused;
         log_warn("cannot create a queue pair for a connection from {}: {}", request.peer, qp.error().message);
         return reject(nvme::RdmaRejectStatus::kNoResources);
     }
     ++tally_of(*connection).connections_accepted;
+    if (stranger) {
+        events_.push_back({EventKind::kAccepted, connection.get(), nullptr, 0});
+        wake_.notify_one();
+    }
     connections_.push_back(std::move(connection));
     return {.accept = true,
             .reject_reason = 0,

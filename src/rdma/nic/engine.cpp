@@ -85,10 +85,12 @@ void NicEngine::look_at_bell(QueuePair& qp) {
         qp.posted + ((record - static_cast<std::uint32_t>(qp.posted)) & mlx5::kIndexMask);
     if (posted - qp.retired > qp.config.send_entries) {
         if (qp.in_error()) return;  // logged once: the poster may keep ringing
-        log_error(
-            "rdma: queue pair {:#x}: the doorbell record announces {} unfinished send entries, but the send "
-            "ring has only {}",
-            qp.qpn, posted - qp.retired, qp.config.send_entries);
+        if (qp.nic->may_complain())
+            log_error(
+                "rdma: queue pair {:#x}: the doorbell record announces {} unfinished send entries, but the "
+                "send "
+                "ring has only {}",
+                qp.qpn, posted - qp.retired, qp.config.send_entries);
         if (qp.strict()) strict_violation(qp, "send queue overflow", posted);
         fail(qp);
         return;
@@ -100,7 +102,7 @@ void NicEngine::look_at_bell(QueuePair& qp) {
 std::uint32_t NicEngine::gather_entries() {
     gathered_.clear();
     std::uint32_t flushed = 0;
-    const std::size_t n = queue_pairs_.size();
+    const std::size_t n = queue_pairs_.size(), first = next_;
     // Lanes wrote bells, entries and capsules last: prefetch each kind for all queue pairs before the
     // first is read.
     for (const QueuePair* qp : queue_pairs_)
@@ -109,17 +111,22 @@ std::uint32_t NicEngine::gather_entries() {
             __builtin_prefetch(qp->config.doorbell_record);
         }
     for (std::size_t i = 0; i < n; ++i) {
-        QueuePair& qp = *queue_pairs_[(next_ + i) % n];
+        QueuePair& qp = *queue_pairs_[(first + i) % n];
         if (qp.offload()) continue;
         look_at_bell(qp);
-        if (qp.in_error()) flushed += flush_receives(qp);
+        // At most kBatch a round of all queue pairs together: a client whose queue pairs are all in error,
+        // and which posts receives to them without end, must not make the rounds of others longer.
+        if (qp.in_error() && flushed < kBatch) {
+            flushed += flush_receives(qp, kBatch - flushed);
+            if (flushed == kBatch) next_ = (first + i + 1) % n;  // the others' turn
+        }
         if (qp.strict()) strict_reread(qp);
         for (std::uint64_t at = qp.executed; at < qp.posted && gathered_.size() < kBatch; ++at) {
             __builtin_prefetch(qp.config.send_ring + (at & (qp.config.send_entries - 1)));
             gathered_.push_back({&qp, at});
         }
         if (gathered_.size() == kBatch) {
-            next_ = (next_ + i + 1) % n;
+            next_ = (first + i + 1) % n;
             break;
         }
     }
@@ -188,14 +195,13 @@ void NicEngine::fail_receive(QueuePair& qp, std::uint8_t syndrome) {
     (void)qp.receive_cq->write(fields);  // after an overrun the completion is simply missing
 }
 
-/// A queue pair in error completes its receives as flushed, also those posted later; at most kBatch per
-/// round, so that others are served. Returns how many.
-std::uint32_t NicEngine::flush_receives(QueuePair& qp) {
+/// A queue pair in error completes its receives as flushed, also those posted later. Returns how many.
+std::uint32_t NicEngine::flush_receives(QueuePair& qp, std::uint32_t most) {
     if (qp.receive_cq == nullptr || qp.receive_cq->overrun()) return 0;
     const std::uint32_t record =
         be32(simt::load_acquire<Scope::kSystem>(qp.config.doorbell_record + mlx5::kReceiveRecord));
     std::uint32_t left = (record - static_cast<std::uint32_t>(qp.receives_used)) & mlx5::kIndexMask;
-    left = std::min({left, qp.config.receive_entries, kBatch});
+    left = std::min({left, qp.config.receive_entries, most});
     std::uint32_t flushed = 0;
     for (; flushed != left && !qp.receive_cq->overrun(); ++flushed) fail_receive(qp, mlx5::kFlushed);
     return flushed;

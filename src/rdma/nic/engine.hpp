@@ -79,7 +79,7 @@ class NicEngine final : public Poller {
     std::uint32_t gather_entries();
     void retire(QueuePair& qp);
     void complete(QueuePair& qp, std::uint64_t index);
-    std::uint32_t flush_receives(QueuePair& qp);
+    std::uint32_t flush_receives(QueuePair& qp, std::uint32_t most);
     void to_error(QueuePair& qp);
     void mark_dirty(QueuePair& qp);
     void let_go(QueuePair& sender, std::uint64_t index);

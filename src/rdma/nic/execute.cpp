@@ -2,6 +2,7 @@
 // both ends go to error.
 #include "rdma/nic/engine.hpp"
 
+#include "rdma/nic/copy_once.hpp"
 #include "rdma/nic/delays.hpp"
 #include "rdma/nic/remote_queue.hpp"
 
@@ -49,7 +50,7 @@ void NicEngine::Gather::unpin() noexcept {
 
 void NicEngine::execute(QueuePair& qp, std::uint64_t index) {
     InFlight& flight = qp.flight(index);
-    flight.entry = qp.config.send_ring[index & (qp.config.send_entries - 1)];
+    copy_once(flight.entry, qp.config.send_ring + (index & (qp.config.send_entries - 1)));
     flight.region_count = 0;
     flight.held = false;
     flight.delay = 0;
@@ -96,7 +97,8 @@ std::uint8_t NicEngine::check_entry(QueuePair& qp, std::uint64_t index, const ml
     if (segments < 1 || segments > 4) fault = "size (1 to 4 segments are allowed)";
     if (mlx5::control_signature(control) != 0) fault = "signature";
     if (fault == nullptr) return mlx5::kSyndromeNone;
-    log_error("rdma: queue pair {0:#x}: send entry {2} has a wrong {1}", qp.qpn, fault, index);
+    if (qp.nic->may_complain())
+        log_error("rdma: queue pair {0:#x}: send entry {2} has a wrong {1}", qp.qpn, fault, index);
     if (qp.strict()) strict_violation(qp, fault, index);
     return mlx5::kLocalQpOperationError;
 }
@@ -258,8 +260,8 @@ std::uint8_t NicEngine::deliver(QueuePair& to, std::span<const Segment> message,
         if (to.strict()) strict_violation(to, "no receive is posted for an arriving SEND", to.receives_used);
         return mlx5::kRnrRetryExceeded;
     }
-    const mlx5::DataSegment receive =
-        to.config.receive_ring[to.receives_used & (to.config.receive_entries - 1)];
+    mlx5::DataSegment receive;
+    copy_once(receive, to.config.receive_ring + (to.receives_used & (to.config.receive_entries - 1)));
     CompletionFields fields;
     fields.qpn = to.qpn;
     fields.wqe_counter = static_cast<std::uint16_t>(to.receives_used++);
@@ -295,7 +297,8 @@ std::uint8_t NicEngine::deliver(QueuePair& to, std::span<const Segment> message,
     count(to.nic->tally.mine().completions);
     if (!to.receive_cq->write(fields)) {
         if (to.strict()) strict_violation(to, "receive completion queue overrun", to.receives_used);
-        log_error("rdma: queue pair {:#x}: its receive completion queue has overrun", to.qpn);
+        if (to.nic->may_complain())
+            log_error("rdma: queue pair {:#x}: its receive completion queue has overrun", to.qpn);
         return mlx5::kRemoteOperationError;
     }
     return fault;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 namespace gnstor::rdma {
 
@@ -25,16 +26,24 @@ std::int64_t MemoryRegion::pins() const noexcept {
     return sum;
 }
 
+void MemoryTable::make_unpredictable() {
+    const std::lock_guard lock(mutex_);
+    random_.emplace();
+    for (std::size_t left = free_.size(); left > 1; --left)
+        std::swap(free_[left - 1], free_[random_->below(left)]);
+    for (std::uint32_t i = 0; i < kRegions; ++i)
+        regions_[i].generation_ = static_cast<std::uint8_t>(random_->next());
+}
+
 /// Under the mutex; no thread has the region pinned.
-Result<MemoryKeys> MemoryTable::fill(std::uint32_t index, std::uint8_t generation, std::byte* base,
-                                     std::size_t bytes, std::uint32_t access, std::byte* here) {
-    MemoryRegion& region = regions_[index];
-    region.generation_ = generation;
+Result<MemoryKeys> MemoryTable::fill(std::uint32_t key, std::byte* base, std::size_t bytes,
+                                     std::uint32_t access, std::byte* here) {
+    MemoryRegion& region = regions_[index_of(key)];
+    region.generation_ = static_cast<std::uint8_t>(key);
     region.base_ = base;
     region.bytes_ = bytes;
     region.here_ = here == nullptr ? 0 : here - base;
     region.access_.store(access, std::memory_order_relaxed);
-    const std::uint32_t key = (index << 8) | generation;
     // Publishes the bounds: pairs with the load in pin().
     region.key_.store(key, std::memory_order_seq_cst);
     return MemoryKeys{key, key};
@@ -42,8 +51,8 @@ Result<MemoryKeys> MemoryTable::fill(std::uint32_t index, std::uint8_t generatio
 
 Result<MemoryKeys> MemoryTable::add_as(std::uint32_t key, std::byte* base, std::size_t bytes,
                                        std::uint32_t access, std::byte* here) {
-    const std::uint32_t index = key >> 8;
-    if (index >= kRegions || (key & 0xFF) == 0)
+    const std::uint32_t index = index_of(key);
+    if (key >> 8 != index || (key & 0xFF) == 0)
         return error(Errc::kInvalidArgument,
                      "cannot register memory under key {:#x}: no region can have this key", key);
     std::unique_lock lock(mutex_);
@@ -56,7 +65,7 @@ Result<MemoryKeys> MemoryTable::add_as(std::uint32_t key, std::byte* base, std::
                 key);
         if (regions_[index].pins() == 0) {
             free_.erase(at);
-            return fill(index, static_cast<std::uint8_t>(key & 0xFF), base, bytes, access, here);
+            return fill(key, base, bytes, access, here);
         }
         lock.unlock();
         std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -88,7 +97,8 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
         }
         auto generation = static_cast<std::uint8_t>(region.generation_ + 1);
         if (generation == 0) generation = 1;  // key 0 stands for "none"
-        return fill(i, generation, static_cast<std::byte*>(base), bytes, access, here);
+        const auto tag = static_cast<std::uint32_t>(random_ ? random_->next() : 0) << (kIndexBits + 8);
+        return fill(tag | i << 8 | generation, static_cast<std::byte*>(base), bytes, access, here);
     }
     return error(Errc::kNoSpace,
                  "cannot register memory: all {} regions of the NIC are in use; deregister some", kRegions);
@@ -96,9 +106,8 @@ Result<MemoryKeys> MemoryTable::add(void* base, std::size_t bytes, std::uint32_t
 
 Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
     std::unique_lock lock(mutex_);
-    const std::uint32_t index = keys.lkey >> 8;
-    if (keys.lkey == 0 || index >= kRegions ||
-        regions_[index].key_.load(std::memory_order_relaxed) != keys.lkey)
+    const std::uint32_t index = index_of(keys.lkey);
+    if (keys.lkey == 0 || regions_[index].key_.load(std::memory_order_relaxed) != keys.lkey)
         return error(Errc::kNotFound, "cannot deregister key {:#x}: no region has it", keys.lkey);
     MemoryRegion& region = regions_[index];
     // Sequentially consistent with pin(), which counts and then checks the key: either pin() sees key 0,
@@ -127,12 +136,11 @@ Result<void> MemoryTable::remove(MemoryKeys keys, std::uint32_t timeout_ms) {
 MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std::uint64_t bytes,
                                   std::uint32_t needed) noexcept {
     Pin result;
-    const std::uint32_t index = key >> 8;
-    if (key == 0 || index >= kRegions) {
+    if (key == 0) {
         result.fault = MemoryFault::kKey;
         return result;
     }
-    MemoryRegion& region = regions_[index];
+    MemoryRegion& region = regions_[index_of(key)];
     // A stale key is rejected before it is counted: remove() waits for a moment with no counts, and
     // threads preempted between count and check would leave it none. Relaxed: the key is checked again
     // below.
@@ -162,9 +170,8 @@ MemoryTable::Pin MemoryTable::pin(std::uint32_t key, std::uint64_t address, std:
 }
 
 bool MemoryTable::invalidate(std::uint32_t rkey) noexcept {
-    const std::uint32_t index = rkey >> 8;
-    if (rkey == 0 || index >= kRegions) return false;
-    MemoryRegion& region = regions_[index];
+    if (rkey == 0) return false;
+    MemoryRegion& region = regions_[index_of(rkey)];
     if (region.key_.load(std::memory_order_seq_cst) != rkey) return false;
     region.access_.fetch_and(kLocalWrite, std::memory_order_relaxed);
     return true;

@@ -1,7 +1,8 @@
 // memory_table.hpp: the NIC's memory regions: keys, bounds, rights, and counts of current users (pins).
 //
 // Invariants
-//   * a key is (index << 8 | generation); the key of an index is 0 while nothing is registered there;
+//   * a key is (tag << 18 | index << 8 | generation); the key of an index is 0 while nothing is registered
+//     there. The tag is 0, or random where packets name keys (make_unpredictable);
 //   * the bounds of a region are written only while its key is 0 and no thread has it pinned;
 //   * indices are reused in the order in which they became free, so that a revoked key is given out again
 //     only after all others: with few regions in use, 250,000 registrations later;
@@ -12,6 +13,7 @@
 
 #include <gnstor/base/result.hpp>
 
+#include "base/random.hpp"
 #include "rdma/nic/nic.hpp"
 #include "rdma/nic/stripes.hpp"
 
@@ -21,6 +23,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace gnstor::rdma {
 
@@ -57,6 +60,9 @@ class MemoryTable {
         for (std::uint32_t i = 0; i < kRegions; ++i) free_.push_back(i);
     }
 
+    /// Before the first add(): from now on keys are random in all their 32 bits, so that a sender of packets
+    /// has to be told them. The order in which keys are given out again stays.
+    void make_unpredictable();
     /// `here`: address of the memory in this process, if another process owns it; null: at `base`. `key`:
     /// the key to use (kExists: its index is taken), for an owner that keeps the order of free keys
     /// itself because it registers in several processes; 0: any.
@@ -79,14 +85,18 @@ class MemoryTable {
     bool invalidate(std::uint32_t rkey) noexcept;
 
   private:
-    Result<MemoryKeys> fill(std::uint32_t index, std::uint8_t generation, std::byte* base, std::size_t bytes,
-                            std::uint32_t access, std::byte* here);
+    static constexpr std::uint32_t kIndexBits = 10;
+    static_assert(kRegions == 1u << kIndexBits);
+    static std::uint32_t index_of(std::uint32_t key) noexcept { return (key >> 8) & (kRegions - 1); }
+    Result<MemoryKeys> fill(std::uint32_t key, std::byte* base, std::size_t bytes, std::uint32_t access,
+                            std::byte* here);
     Result<MemoryKeys> add_as(std::uint32_t key, std::byte* base, std::size_t bytes, std::uint32_t access,
                               std::byte* here);
 
     std::mutex mutex_;
     std::unique_ptr<MemoryRegion[]> regions_;
-    std::deque<std::uint32_t> free_;  ///< under the mutex
+    std::deque<std::uint32_t> free_;      ///< under the mutex
+    std::optional<RandomSource> random_;  ///< of tags; under the mutex
 };
 
 }  // namespace gnstor::rdma

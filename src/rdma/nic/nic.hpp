@@ -23,6 +23,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -116,12 +117,20 @@ class MessageSink {
     virtual void on_error(QpNumber qp) = 0;
 };
 
+/// How far the wire knows who a connection comes from.
+enum class PeerKind : std::uint8_t {
+    kNetwork,    ///< anybody who can send packets
+    kSameUser,   ///< this process, or one that the operating system names as of the same user or of root
+    kOtherUser,  ///< a process of this machine of another user, whom the mode of a socket let in
+};
+
 /// What a listener decides about a connection request.
 struct ConnectRequest {
     std::string peer;
     std::span<const std::byte> private_data;
     /// The same for queue pairs that share a receive completion queue: see create_offload_queue_pair.
     std::uint32_t affinity = 0;
+    PeerKind kind = PeerKind::kNetwork;
 };
 struct ConnectReply {
     bool accept = false;
@@ -160,6 +169,11 @@ enum class WindowUse : std::uint8_t {
     kRead,   ///< RDMA READ
 };
 
+class NicEngine;
+class StagedWindows;
+/// Makes the windows of an engine; `seed`: of their randomness, if any. The engine outlives them.
+using StageWindows = std::function<std::unique_ptr<StagedWindows>(NicEngine& engine, std::uint64_t seed)>;
+
 struct NicOptions {
     /// Check everything, delay, coalesce, re-read at random: docs/design.md, "Strict mode".
     bool strict = false;
@@ -170,9 +184,11 @@ struct NicOptions {
     /// Of the network between this node and all its peers: what reaches and leaves its offload queue pairs
     /// takes that time. None: nothing does.
     LinkTiming link{};
-    /// For tests, loop wire: windows are this NIC's own memory, as on other wires, and those for reading are
-    /// ready less than so many rounds of the poller later. 0: as on the loop wire.
-    std::uint32_t late_windows = 0;
+    /// Loop wire: makes an engine's StagedWindows, so that windows are this NIC's own memory, as on other
+    /// wires; for tests. Empty: windows are the peer's memory.
+    StageWindows stage_windows{};
+    /// Loop wire: what listeners are told of this NIC's connections.
+    PeerKind kind = PeerKind::kSameUser;
 };
 
 struct NicCounters {

@@ -57,6 +57,12 @@ struct NicContext {
     NicOptions options;
     std::string address;
     std::unique_ptr<LinkModel> link;  ///< models the network to the peers; null: no delay
+
+    /// Whether to log a fault of the poster. Its first ones tell all; the poster may be a hostile process,
+    /// which could fill the log.
+    bool may_complain() noexcept { return complaints.fetch_add(1, std::memory_order_relaxed) < kComplaints; }
+    static constexpr std::uint64_t kComplaints = 16;
+    std::atomic<std::uint64_t> complaints{0};
 };
 
 /// Counts in a stripe of the calling thread (NicTally::mine).

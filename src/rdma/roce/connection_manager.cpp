@@ -10,17 +10,16 @@ namespace gnstor::rdma::roce {
 namespace {
 constexpr std::uint32_t kIndexBits = 12;
 constexpr std::uint32_t kIndexMask = (1u << kIndexBits) - 1;
+constexpr std::uint32_t kGenerations = 1u << (32 - kIndexBits);
 }  // namespace
 
 ConnectionManager::ConnectionManager(const CmOptions& options)
     : options_(options),
       slots_(std::clamp<std::uint32_t>(options.connections_max, 1, kIndexMask + 1)),
-      transaction_(mix64(options.seed)),
-      dice_(mix64(~options.seed)) {
+      random_(options.seed),
+      hash_key_(random_.next()),
+      dice_(random_.next()) {
     half_open_.reserve(slots_.size());
-    for (std::size_t i = 0; i < slots_.size(); ++i) {
-        slots_[i].generation = static_cast<std::uint32_t>(mix64(options.seed + i));
-    }
 }
 
 Result<void> ConnectionManager::listen(std::uint64_t service_id) {
@@ -37,15 +36,18 @@ void ConnectionManager::unlisten(std::uint64_t service_id) {
 
 ConnectionManager::Slot* ConnectionManager::take() noexcept {
     const bool full = used_ == slots_.size();
-    for (std::size_t tried = 0; tried < slots_.size(); ++tried) {
-        // Round robin, so that an id is reused as late as possible.
-        const std::uint32_t index = next_slot_;
-        next_slot_ = (next_slot_ + 1) % static_cast<std::uint32_t>(slots_.size());
+    // From a random place on: the place is part of the id, and must not be known to one who sees none.
+    const auto size = static_cast<std::uint32_t>(slots_.size());
+    const auto first = static_cast<std::uint32_t>(random_.below(size));
+    for (std::uint32_t tried = 0; tried < size; ++tried) {
+        const std::uint32_t index = (first + tried) % size;
         Slot& slot = slots_[index];
         // A closed slot serves only a peer that repeats itself: reuse it if the table is full.
         if (full && slot.state == State::kClosed && slot.events == 0) release(slot);
         if (slot.state != State::kFree) continue;
-        const std::uint32_t generation = slot.generation + 1;
+        // Any but the last one: a late message of the earlier connection must not meet this one.
+        const std::uint32_t generation =
+            slot.generation + 1 + static_cast<std::uint32_t>(random_.below(kGenerations - 1));
         slot = Slot{};
         slot.generation = generation;
         slot.id = (generation << kIndexBits) | index;
@@ -93,7 +95,7 @@ void ConnectionManager::close(TimeNs now, Slot& slot, CmEnd end, const CmMessage
 // not a DREQ, which a peer that has sent no RTU ignores (Linux, and we). 12.6.7.2: with reason "timeout"
 // the peer finds its connection by the GUID in our REP.
 void ConnectionManager::give_up(TimeNs now, Slot& slot, CmEnd end) {
-    CmMessage message = begin(slot, CmKind::kReject, slot.words->received.transaction);
+    CmMessage message = begin(slot, CmKind::kReject, slot.transaction);
     message.reason = RejectReason::kTimeout;
     if (slot.state == State::kReplySent) {
         message.about = 1;
@@ -149,7 +151,9 @@ Result<CmId> ConnectionManager::connect(TimeNs now, const Gid& peer, const CmPar
             slots_.size());
     }
     slot->peer = peer;
-    CmMessage request = begin(*slot, CmKind::kRequest, transaction_++);
+    slot->transaction = random_.next();
+    slot->queue_pair = mine.queue_pair & kQpMask;
+    CmMessage request = begin(*slot, CmKind::kRequest, slot->transaction);
     fill(request, mine);
     request.service_id = mine.service_id;
     request.mtu_code = mine.mtu_code;
@@ -173,7 +177,8 @@ Result<void> ConnectionManager::accept(TimeNs now, CmId id, const CmParameters& 
                      "{} bytes of private data do not fit in a REP, which has room for {}",
                      mine.private_data.size(), private_room(CmKind::kReply));
     }
-    CmMessage reply = begin(*slot, CmKind::kReply, slot->words->received.transaction);
+    slot->queue_pair = mine.queue_pair & kQpMask;
+    CmMessage reply = begin(*slot, CmKind::kReply, slot->transaction);
     fill(reply, mine);
     set_state(*slot, State::kReplySent);
     say(now, *slot, reply);
@@ -189,7 +194,7 @@ Result<void> ConnectionManager::reject(TimeNs now, CmId id, RejectReason reason,
         return error(Errc::kState,
                      "cannot answer connection request {:#x}: it has been answered already, or has ended",
                      id);
-    CmMessage message = begin(*slot, CmKind::kReject, slot->words->received.transaction);
+    CmMessage message = begin(*slot, CmKind::kReject, slot->transaction);
     message.reason = reason;
     message.private_bytes =
         static_cast<std::uint32_t>(std::min<std::size_t>(private_data.size(), private_room(CmKind::kReject)));
@@ -207,7 +212,7 @@ void ConnectionManager::disconnect(TimeNs now, CmId id) {
             if (!reject(now, id, RejectReason::kConsumer, {})) give_up(now, *slot, CmEnd::kDisconnected);
             return;
         case State::kEstablished: {
-            CmMessage message = begin(*slot, CmKind::kDisconnect, transaction_++);
+            CmMessage message = begin(*slot, CmKind::kDisconnect, random_.next());
             message.queue_pair = slot->remote_queue_pair;
             set_state(*slot, State::kDisconnectSent);
             return say(now, *slot, message);
@@ -288,7 +293,7 @@ bool ConnectionManager::next_message(Gid& peer, CmMessage& message) {
 }
 
 bool ConnectionManager::next_event(CmEvent& event) {
-    // Starts where the last search ended: slots are taken round robin, so the next event is usually near.
+    // Starts where the last search ended, so that no slot is told of twice before another once.
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         Slot& slot = slots_[next_to_tell_];
         if (slot.state == State::kFree || slot.events == 0) {

@@ -9,12 +9,16 @@
 //   * half-open connections that peers began have limits of their own, per peer and in all. At the total
 //     limit, and where peers have taken all places, a peer with few half-open connections displaces the
 //     oldest of a peer with more; where all have few, as forged addresses have, it displaces one of lower
-//     standing, or a random one of its own standing. Otherwise a REQ is answered with "no resources";
+//     standing, or a random one of its own standing. Otherwise a REQ is answered with "no resources".
+//     At a peer's own limit its next REQ displaces one that we have answered, or is dropped: it comes again;
 //   * a closed connection keeps its place, to repeat a REJ, only until another connection needs the
 //     place; answers that belong to no connection wait in a small ring and are dropped when it is full;
 //   * every state except established has a deadline, so a silent peer ends in kClosed; a half-open
 //     connection that a peer began also has a deadline that no message extends, so a peer that keeps
 //     sending ends too;
+//   * a message changes a connection only if it comes from the peer's address and has what others can
+//     only guess: both communication ids, and the transaction of the exchange (64 bits) or, where it begins
+//     one (DREQ), our queue pair number. Our ids and transactions are random in all their bits;
 //   * events of a connection come in order: (kRequested or nothing), kConnected, kClosed, each at most
 //     once; after kClosed was taken the id is free.
 // The transport's retries, not this class, detect the death of an established peer. One thread at a time.
@@ -24,12 +28,14 @@
 
 #include <gnstor/base/hash.hpp>
 
+#include "base/random.hpp"
 #include "rdma/roce/cm_messages.hpp"
 #include "rdma/roce/peer_trust.hpp"
 #include "rdma/roce/transport.hpp"
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gnstor::rdma::roce {
@@ -53,7 +59,9 @@ struct CmOptions {
     /// From a peer's REQ to its RTU, however much time it asks for (MRA) and however long the listener
     /// takes. Less than the time in which a target expects Connect: after it, the connection is gone.
     TimeNs half_open_timeout_ns = 4'500'000'000;
-    std::uint64_t seed = 1;  ///< of ids, so that a restarted process uses other ids
+    /// Of ids and transactions, in simulations. nullopt: of the kernel's generator, so that nobody guesses
+    /// them, and a restarted process uses others.
+    std::optional<std::uint64_t> seed = 1;
 };
 
 /// Parameters of one side's queue pair, sent to the other side.
@@ -102,7 +110,7 @@ class ConnectionManager {
     /// `standing`: of the sender of a REQ.
     void on_message(TimeNs now, const Gid& peer, const CmMessage& message,
                     PeerTrust standing = PeerTrust::kNew);
-    /// Whether `message` carries an id that we told only its sender, and that others cannot guess.
+    /// Whether `message` belongs to a connection, by what others than its peer cannot guess.
     [[nodiscard]] bool expects(const Gid& peer, const CmMessage& message) noexcept;
     /// The next message to send, and its destination.
     bool next_message(Gid& peer, CmMessage& message);
@@ -139,8 +147,8 @@ class ConnectionManager {
         bool sent = false;  ///< `message` was sent at least once
         CmId id = 0;
         std::uint32_t generation = 0;
-        std::uint32_t remote_id = 0, remote_queue_pair = 0;
-        std::uint64_t request_transaction = 0;
+        std::uint32_t remote_id = 0, queue_pair = 0, remote_queue_pair = 0;
+        std::uint64_t transaction = 0;  ///< of REQ, REP, RTU, and of MRA and REJ about them
         std::uint32_t tries = 0;
         TimeNs deadline = kNever;
         TimeNs begun = 0;  ///< passive: when the REQ came
@@ -157,6 +165,8 @@ class ConnectionManager {
 
     Slot* take() noexcept;
     Slot* find(CmId id) noexcept;
+    /// The connection that `message` belongs to; null: none, or it is forged.
+    Slot* find_authentic(const Gid& peer, const CmMessage& message) noexcept;
     Slot* find_request(const Gid& peer, const CmMessage& request) noexcept;
     [[nodiscard]] static bool half_open(const Slot& slot) noexcept {
         return slot.passive && (slot.state == State::kRequested || slot.state == State::kReplySent);
@@ -176,6 +186,7 @@ class ConnectionManager {
     }
     [[nodiscard]] std::uint32_t half_open_of(const Gid& peer) const noexcept;
     bool make_room_for(TimeNs now, const Gid& peer, PeerTrust standing);
+    bool make_room_of(TimeNs now, const Gid& peer);
     [[nodiscard]] Slot* least_worth_keeping(TimeNs now, PeerTrust standing, bool of_its_like) noexcept;
     void say(TimeNs now, Slot& slot, const CmMessage& message);
     void set_state(Slot& slot, State state) noexcept;
@@ -197,8 +208,9 @@ class ConnectionManager {
     std::uint32_t stateless_first_ = 0, stateless_count_ = 0;
     std::uint32_t used_ = 0, of_peers_ = 0;
     std::vector<std::uint16_t> half_open_;  ///< indices of slots, in the order in which they became half-open
-    std::uint32_t next_slot_ = 0, next_to_send_ = 0, next_to_tell_ = 0;
-    std::uint64_t transaction_;
+    std::uint32_t next_to_send_ = 0, next_to_tell_ = 0;
+    RandomSource random_;
+    const std::uint64_t hash_key_;
     SplitMix64 dice_;
 };
 

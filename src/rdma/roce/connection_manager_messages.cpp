@@ -32,7 +32,7 @@ ConnectionManager::Slot* ConnectionManager::find_request(const Gid& peer, const 
     for (Slot& slot : slots_) {
         // A restarted peer may use the same id again, in another transaction.
         if (slot.state != State::kFree && slot.passive && slot.remote_id == request.local_id &&
-            slot.request_transaction == request.transaction && slot.peer == peer) {
+            slot.transaction == request.transaction && slot.peer == peer) {
             return &slot;
         }
     }
@@ -99,7 +99,7 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, PeerTrust sta
     const auto place = [&](const Gid& gid) {
         std::uint64_t halves[2];
         std::memcpy(halves, gid.data(), sizeof halves);
-        return mix64(mix64(halves[0] ^ options_.seed) ^ halves[1]) % counts.size();
+        return mix64(mix64(halves[0] ^ hash_key_) ^ halves[1]) % counts.size();
     };
     std::uint32_t own = 0;  // of any standing
     for (const std::uint16_t at : half_open_) {
@@ -123,6 +123,25 @@ bool ConnectionManager::make_room_for(TimeNs now, const Gid& peer, PeerTrust sta
         if (oldest == nullptr || slot.begun < oldest->begun) oldest = &slot;
     }
     close(now, *oldest, CmEnd::kTimedOut);
+    return true;
+}
+
+// Drops one of the half-open connections of a peer that has all it may have: one whose RTU is overdue, or
+// else a random one. A real peer has few, and answers at once; requests forged in its name are never
+// answered, and must not keep it from connecting. One that the listener has not answered yet stays.
+bool ConnectionManager::make_room_of(TimeNs now, const Gid& peer) {
+    Slot* chosen = nullptr;
+    std::uint64_t alike = 0;
+    const auto young = [now](const Slot& slot) { return now < slot.begun + kAnswersWithinNs; };
+    for (const std::uint16_t at : half_open_) {
+        Slot& slot = slots_[at];
+        if (slot.peer != peer || slot.state != State::kReplySent) continue;
+        if (chosen != nullptr && young(slot) && !young(*chosen)) continue;
+        if (chosen == nullptr || (!young(slot) && young(*chosen))) alike = 0;
+        if (dice_.below(++alike) == 0) chosen = &slot;
+    }
+    if (chosen == nullptr) return false;
+    close(now, *chosen, CmEnd::kTimedOut);
     return true;
 }
 
@@ -158,11 +177,13 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidTransport, 0);
     if (!may_talk(request.partition_key, kDefaultPkey))
         return answer(peer, request, CmKind::kReject, RejectReason::kInvalidPath, 0);
-    const bool mine =
-        half_open() < options_.half_open_of_peer_max || half_open_of(peer) < options_.half_open_of_peer_max;
+    const bool mine = half_open() < options_.half_open_of_peer_max ||
+                      half_open_of(peer) < options_.half_open_of_peer_max || make_room_of(now, peer);
+    // Dropped, so that the peer repeats it: a REJ would end its connect() for what was forged in its name.
+    if (!mine) return;
     const bool full =
         half_open() >= options_.half_open_max || of_peers_ + options_.own_places >= slots_.size();
-    const bool room = mine && peer_may_begin(peer) && (!full || make_room_for(now, peer, standing));
+    const bool room = peer_may_begin(peer) && (!full || make_room_for(now, peer, standing));
     Slot* slot = room ? take() : nullptr;
     // The table may be full because of our own connections beyond their reserved places. A slot that was
     // just closed may become free only after its kClosed was taken: then the peer's next retry gets it.
@@ -176,7 +197,7 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
     slot->standing = standing;
     slot->peer = peer;
     slot->remote_id = request.local_id;
-    slot->request_transaction = request.transaction;
+    slot->transaction = request.transaction;
     slot->remote_queue_pair = request.queue_pair;
     slot->words->received = request;
     set_state(*slot, State::kRequested);
@@ -186,8 +207,22 @@ void ConnectionManager::on_request(TimeNs now, const Gid& peer, const CmMessage&
 
 bool ConnectionManager::expects(const Gid& peer, const CmMessage& message) noexcept {
     if (message.kind == CmKind::kRequest) return false;
-    const Slot* const slot = find(message.remote_id);
-    return slot != nullptr && slot->peer == peer;
+    return find_authentic(peer, message) != nullptr;
+}
+
+ConnectionManager::Slot* ConnectionManager::find_authentic(const Gid& peer,
+                                                           const CmMessage& message) noexcept {
+    Slot* const slot = find(message.remote_id);
+    if (slot == nullptr || slot->peer != peer) return nullptr;
+    // Before the REP we do not know the peer's id.
+    if (slot->state != State::kRequestSent && slot->remote_id != message.local_id) return nullptr;
+    bool known = message.transaction == slot->transaction;
+    // 12.6.10: a DREQ begins an exchange of its own, and names our queue pair.
+    if (message.kind == CmKind::kDisconnect) known = message.queue_pair == slot->queue_pair;
+    if (message.kind == CmKind::kDisconnected)
+        known =
+            slot->state == State::kDisconnectSent && message.transaction == slot->words->message.transaction;
+    return known ? slot : nullptr;
 }
 
 void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply) {
@@ -209,10 +244,8 @@ void ConnectionManager::on_reply(TimeNs now, Slot& slot, const CmMessage& reply)
 void ConnectionManager::on_message(TimeNs now, const Gid& peer, const CmMessage& message,
                                    PeerTrust standing) {
     if (message.kind == CmKind::kRequest) return on_request(now, peer, message, standing);
-    Slot* slot = find(message.remote_id);
-    // Before the REP we do not know the peer's id.
-    const bool new_peer = slot != nullptr && slot->state == State::kRequestSent;
-    if (slot == nullptr || slot->peer != peer || (!new_peer && slot->remote_id != message.local_id)) {
+    Slot* const slot = find_authentic(peer, message);
+    if (slot == nullptr) {
         // 12.9.8.3: a DREQ for an unknown connection is answered all the same; an unexpected REP is
         // rejected.
         if (message.kind == CmKind::kDisconnect)

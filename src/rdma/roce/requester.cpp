@@ -7,7 +7,6 @@
 namespace gnstor::rdma::roce {
 namespace {
 
-constexpr std::uint32_t kBackOffShiftMax = 5;
 constexpr std::uint32_t kProbePackets = 2;  // if one is lost, the other reveals it
 
 Opcode opcode_of(RequestKind kind, bool first, bool last) noexcept {
@@ -31,6 +30,7 @@ Requester::Requester(const RequesterOptions& options)
       cursor_(next_),
       highest_(next_),
       unacknowledged_(next_),
+      acknowledgement_(next_ - 1),
       window_(options.window_packets) {}
 
 Result<void> Requester::post(const Request& request) {
@@ -149,8 +149,7 @@ bool Requester::next_packet(TimeNs now, Packet& packet) {
     cursor_ = entry.read() ? piece_end(entry, cursor_) : cursor_ + 1;
     if (cursor_ == entry.end()) ++cursor_entry_;
     highest_ = std::max(highest_, cursor_);
-    if (timer_at_ == kNever)
-        timer_at_ = now + (options_.ack_timeout_ns << std::min(timeouts_, kBackOffShiftMax));
+    if (timer_at_ == kNever) timer_at_ = now + back_off_ns(options_.ack_timeout_ns, timeouts_);
     return true;
 }
 

@@ -123,6 +123,7 @@ class Requester {
     Sequence cursor_;                 ///< next packet to send
     Sequence highest_;                ///< end of all that was ever sent
     Sequence unacknowledged_;
+    Sequence acknowledgement_;       ///< number of the newest acknowledgement
     Sequence retransmitted_at_ = 0;  ///< `unacknowledged_` at the last retransmission that an answer caused
     std::uint32_t window_;           ///< packets; window_packets except after a timeout
     std::uint32_t reads_out_ = 0;    ///< pieces of READs outstanding

@@ -30,7 +30,13 @@ void Requester::on_response(TimeNs now, const Packet& packet) {
 
 void Requester::on_acknowledge(TimeNs now, const Packet& packet, Sequence sequence) {
     const std::uint8_t value = ack_value(packet.syndrome);
-    if (ack_kind(packet.syndrome) == AckKind::kAck) note_credits(packet);
+    // The newest acknowledgement counts, and unsolicited ones that repeat its number (9.7.7.2), which may be
+    // before READs whose responses have come. An older one is late, or forged by one who did not have to know
+    // more than the queue pair.
+    if (ack_kind(packet.syndrome) == AckKind::kAck && sequence >= acknowledgement_) {
+        acknowledgement_ = sequence;
+        note_credits(packet);
+    }
     if (sequence < unacknowledged_) return;
     switch (ack_kind(packet.syndrome)) {
         case AckKind::kAck:

@@ -13,6 +13,7 @@ Responder::Responder(const ResponderOptions& options, MemoryPort& port)
     : options_(options),
       port_(port),
       expected_(first_sequence(options.start_psn)),
+      acknowledged_end_(expected_),
       reads_(std::max<std::uint32_t>(options.reads_max, 1)) {}
 
 void Responder::on_request(TimeNs now, const Packet& packet) {
@@ -87,7 +88,9 @@ void Responder::execute(TimeNs now, const Packet& packet) {
         message_number_ = (message_number_ + 1) & 0xFFFFFFu;
     }
     // A READ is answered by its responses, not by an acknowledgement.
-    if (packet.opcode != Opcode::kReadRequest) acknowledge_later(now, packet);
+    if (packet.opcode == Opcode::kReadRequest) return;
+    acknowledged_end_ = expected_;
+    acknowledge_later(now, packet);
 }
 
 // Coalesces acknowledgements: one covers all before it; it goes out after `ack_every` packets or
@@ -113,6 +116,8 @@ void Responder::repeat(TimeNs now, const Packet& packet, Sequence sequence) {
         }
     }
     acknowledge_at_ = std::min(acknowledge_at_, now);
+    // Within a READ: a probe (Requester::probe()), whose sender has the response with that number.
+    acknowledged_end_ = std::max(acknowledged_end_, sequence + 1);
 }
 
 void Responder::repeat_read(TimeNs now, const Packet& packet, Sequence sequence) {
@@ -165,7 +170,7 @@ bool Responder::next_packet(TimeNs now, Packet& packet) {
     acknowledge_at_ = kNever;
     unanswered_ = 0;
     begin_answer(packet, Opcode::kAcknowledge, ack_syndrome());
-    packet.psn = psn_of(expected_ - 1);
+    packet.psn = psn_of(acknowledged_end_ - 1);
     if (planted(Mutation::kAcknowledgeEarly)) packet.psn = psn_of(seen_);
     ++counters_.acknowledgements;
     return true;

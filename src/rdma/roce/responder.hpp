@@ -9,6 +9,8 @@
 //     the operation needs;
 //   * a request is acknowledged only after it was executed, and answers go out in the order of the
 //     requests: READ responses before a NAK or an acknowledgement that would cover them;
+//   * an acknowledgement names a number of a SEND or WRITE, never one of a READ, which only its responses
+//     acknowledge: a peer that lacks the last response could take it for that response;
 //   * READs beyond what a requester like ours has outstanding are answered at a limited rate (pacer.hpp),
 //     and later answers wait behind them;
 //   * memory is constant: `reads_max` resources, no queue.
@@ -80,6 +82,8 @@ class Responder {
     const ResponderOptions options_;
     MemoryPort& port_;
     Sequence expected_;
+    /// What an acknowledgement acknowledges: all before this, the end of the newest SEND or WRITE packet.
+    Sequence acknowledged_end_;
     [[maybe_unused]] Sequence seen_ = 0;  ///< highest number seen; used by a planted fault only
     std::uint32_t message_number_ = 0;    ///< requests executed to their end, 24 bits (9.7.7.1)
     std::vector<Read> reads_;             ///< ring, indexed by `reads_begun_`

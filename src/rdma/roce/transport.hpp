@@ -10,6 +10,7 @@
 
 #include "rdma/roce/packet.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -89,6 +90,15 @@ inline constexpr TimeNs kRnrPatienceNs = 5'000'000'000;
 /// Shortest pause from the eighth consecutive RNR NAK on, which bounds what is sent meanwhile.
 inline constexpr TimeNs kRnrPauseNs = 500'000;
 
+/// How long a requester waits for an acknowledgement after so many consecutive timeouts. With 7 retries and the
+/// 16.8 ms that our wires use it gives up after 4.3 s: a node whose engine thread waits for its disk (a page fault
+/// of a mapped store during writeback) is silent for seconds, and is not dead.
+[[nodiscard]] constexpr TimeNs back_off_ns(TimeNs ack_timeout_ns, std::uint32_t timeouts) noexcept {
+    constexpr TimeNs kMostNs = 2'200'000'000;
+    const TimeNs most = std::max(ack_timeout_ns << 5, kMostNs);
+    return std::min(ack_timeout_ns << std::min(timeouts, 7u), most);
+}
+
 struct RequesterOptions {
     std::uint32_t peer_queue_pair = 0;
     std::uint32_t mtu = 1024;
@@ -98,7 +108,7 @@ struct RequesterOptions {
     std::uint32_t window_packets = 256;  ///< packets in flight: unacknowledged, or READ responses
     std::uint32_t retries = 7;           ///< consecutive timeouts without progress before it fails
     std::uint32_t rnr_retries = 7;       ///< the same for RNR NAKs; kRnrByTime: limited by kRnrPatienceNs
-    TimeNs ack_timeout_ns = 4'000'000;   ///< doubled at each consecutive timeout, up to 32 times as long
+    TimeNs ack_timeout_ns = 4'000'000;   ///< doubled at each consecutive timeout: back_off_ns()
 };
 
 class Pacer;  // pacer.hpp

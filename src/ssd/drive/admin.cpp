@@ -69,7 +69,7 @@ std::uint8_t available_spare(const deengine::EngineCounters& c, std::uint64_t pr
     return static_cast<std::uint8_t>((c.data_pages - promised) * 100 / (c.data_pages_new - promised));
 }
 
-nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
+nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c, std::uint64_t capacity_blocks) {
     nvme::SsdCountersLog log{};
     log.version = nvme::kCountersLogVersion;
     log.reads = c.reads;
@@ -93,6 +93,8 @@ nvme::SsdCountersLog counters_log(const deengine::EngineCounters& c) {
     log.doubtful_reads = c.doubts_refused;
     log.older_reads = c.older_read;
     log.young_units = c.unstamped;
+    log.mapped_blocks = std::min(c.mapped_blocks, capacity_blocks);
+    log.available_spare_percent = available_spare(c, capacity_blocks);
     return log;
 }
 
@@ -278,6 +280,44 @@ std::vector<std::uint8_t> AdminHandler::descriptors() const {
     return list;
 }
 
+nvme::HealthLog AdminHandler::health_log(const deengine::EngineCounters& counters,
+                                         const ErrorLog& errors) const {
+    nvme::HealthLog h{};
+    h.temperature[0] = kTemperatureKelvin & 0xFF;
+    h.temperature[1] = kTemperatureKelvin >> 8;
+    h.available_spare = available_spare(counters, facts_.capacity_blocks);
+    h.spare_threshold = kSpareThreshold;
+    h.critical_warning = facts_.write_protected ? nvme::kHealthReadOnly : 0;
+    if (h.available_spare < h.spare_threshold) h.critical_warning |= nvme::kHealthSpareLow;
+    const auto units = [](std::uint64_t blocks) { return (blocks * nvme::kSectorsPerBlock + 999) / 1000; };
+    h.data_units_read.set(units(counters.blocks_read));
+    h.data_units_written.set(units(counters.blocks_written));
+    h.host_reads.set(counters.reads);
+    h.host_writes.set(counters.writes);
+    h.media_errors.set(counters.media_errors);
+    h.error_entries.set(errors.total());
+    return h;
+}
+
+nvme::CommandsSupportedLog AdminHandler::commands_supported_log() const {
+    nvme::CommandsSupportedLog l{};
+    for (const auto op :
+         {AdminOpcode::kGetLogPage, AdminOpcode::kIdentify, AdminOpcode::kAbort, AdminOpcode::kSetFeatures,
+          AdminOpcode::kGetFeatures, AdminOpcode::kAsyncEventRequest, AdminOpcode::kKeepAlive})
+        l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
+    for (const auto op : {nvme::IoOpcode::kFlush, nvme::IoOpcode::kRead})
+        l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
+    for (const auto op :
+         {nvme::IoOpcode::kWrite, nvme::IoOpcode::kWriteZeroes, nvme::IoOpcode::kDatasetManagement})
+        l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported | nvme::kEffectContentChange;
+    if (!facts_.array_commands) return l;
+    for (const auto op :
+         {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
+          AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor, nvme::kGrantAsk})
+        l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
+    return l;
+}
+
 AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFeatures& features,
                                       std::span<std::byte> data, const deengine::EngineCounters& counters,
                                       const ErrorLog& errors) const {
@@ -293,26 +333,9 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
         case LogPage::kError:
             fill(errors.newest_first());
             break;
-        case LogPage::kHealth: {
-            nvme::HealthLog h{};
-            h.temperature[0] = kTemperatureKelvin & 0xFF;
-            h.temperature[1] = kTemperatureKelvin >> 8;
-            h.available_spare = available_spare(counters, facts_.capacity_blocks);
-            h.spare_threshold = kSpareThreshold;
-            h.critical_warning = facts_.write_protected ? nvme::kHealthReadOnly : 0;
-            if (h.available_spare < h.spare_threshold) h.critical_warning |= nvme::kHealthSpareLow;
-            const auto units = [](std::uint64_t blocks) {
-                return (blocks * nvme::kSectorsPerBlock + 999) / 1000;
-            };
-            h.data_units_read.set(units(counters.blocks_read));
-            h.data_units_written.set(units(counters.blocks_written));
-            h.host_reads.set(counters.reads);
-            h.host_writes.set(counters.writes);
-            h.media_errors.set(counters.media_errors);
-            h.error_entries.set(errors.total());
-            fill(h);
+        case LogPage::kHealth:
+            fill(health_log(counters, errors));
             break;
-        }
         case LogPage::kFirmwareSlot: {
             nvme::FirmwareSlotLog f{};
             f.afi = 1;
@@ -330,32 +353,13 @@ AdminReply AdminHandler::get_log_page(const nvme::Command& command, ControllerFe
                 features.namespace_changed = features.notice_due = false;
             break;
         }
-        case LogPage::kCommandsSupported: {
-            nvme::CommandsSupportedLog l{};
-            for (const auto op : {AdminOpcode::kGetLogPage, AdminOpcode::kIdentify, AdminOpcode::kAbort,
-                                  AdminOpcode::kSetFeatures, AdminOpcode::kGetFeatures,
-                                  AdminOpcode::kAsyncEventRequest, AdminOpcode::kKeepAlive}) {
-                l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
-            }
-            for (const auto op : {nvme::IoOpcode::kFlush, nvme::IoOpcode::kRead}) {
-                l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
-            }
-            for (const auto op :
-                 {nvme::IoOpcode::kWrite, nvme::IoOpcode::kWriteZeroes, nvme::IoOpcode::kDatasetManagement}) {
-                l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported | nvme::kEffectContentChange;
-            }
-            if (facts_.array_commands)
-                for (const auto op :
-                     {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
-                      AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor, nvme::kGrantAsk})
-                    l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
-            fill(l);
+        case LogPage::kCommandsSupported:
+            fill(commands_supported_log());
             break;
-        }
         default:
             if (!facts_.array_commands || (command.cdw10 & 0xFFu) != nvme::kCountersLogPage)
                 return {Status::kInvalidLogPage};
-            fill(counters_log(counters));
+            fill(counters_log(counters, facts_.capacity_blocks));
     }
     if (offset > bytes || offset % 4 != 0) return {Status::kInvalidField};
     copy_out(data, page.data() + offset, bytes - offset);

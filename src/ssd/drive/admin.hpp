@@ -92,6 +92,9 @@ class AdminHandler {
     AdminReply identify(const nvme::Command& command, std::span<std::byte> data,
                         const deengine::EngineCounters& counters) const;
     [[nodiscard]] std::vector<std::uint8_t> descriptors() const;
+    [[nodiscard]] nvme::HealthLog health_log(const deengine::EngineCounters& counters,
+                                             const ErrorLog& errors) const;
+    [[nodiscard]] nvme::CommandsSupportedLog commands_supported_log() const;
     AdminReply get_log_page(const nvme::Command& command, ControllerFeatures& features,
                             std::span<std::byte> data, const deengine::EngineCounters& counters,
                             const ErrorLog& errors) const;

@@ -24,8 +24,9 @@ void copy_sectors(bool past_caches, void* to, const void* from, std::uint32_t se
 }  // namespace
 
 void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob,
-                        std::byte* oob_copies, UnitRange range) {
+                        std::byte* oob_copies, UnitRange range, DriveSeed drive) {
     geometry_ = geometry;
+    drive_ = drive;
     range_ = range;
     data_ = data;
     oob_ = oob;
@@ -35,12 +36,12 @@ void FlashArray::attach(deengine::FlashGeometry geometry, std::byte* data, std::
 }
 
 PageOob FlashArray::settled(PageNumber page) const {
-    return compare_records(oob_ + std::size_t{page} * sizeof(PageOob), copy_of(page), page).counts;
+    return compare_records(oob_ + std::size_t{page} * sizeof(PageOob), copy_of(page), page, drive_).counts;
 }
 
 void FlashArray::mend(PageNumber page) {
     std::byte* const first = oob_ + std::size_t{page} * sizeof(PageOob);
-    const RecordCopies found = compare_records(first, copy_of(page), page);
+    const RecordCopies found = compare_records(first, copy_of(page), page, drive_);
     // Neither of two contradicting copies is trusted: both stay, so that a check can name them.
     if (found.equal || found.contradict) return;
     // One after the other, so that one copy is whole at every instant.
@@ -72,8 +73,8 @@ RecordDamage FlashArray::scan_records() {
         for (std::uint32_t p = 0; p < geometry_.pages_per_unit; ++p) {
             PageOob record;
             if (differ) {
-                const RecordCopies found =
-                    compare_records(first + p * sizeof(PageOob), copy_of(first_page + p), first_page + p);
+                const RecordCopies found = compare_records(first + p * sizeof(PageOob),
+                                                           copy_of(first_page + p), first_page + p, drive_);
                 record = found.counts;
                 damage.add(found);
             } else {
@@ -82,7 +83,7 @@ RecordDamage FlashArray::scan_records() {
             if (is_erased(record)) continue;
             end = p + 1;
             scanned_journal_.add(
-                find_journal_page(reinterpret_cast<const std::byte*>(&record), first_page + p));
+                find_journal_page(reinterpret_cast<const std::byte*>(&record), first_page + p, drive_));
         }
         write_pointer_[i] = end;
     }
@@ -109,7 +110,7 @@ FlashStatus FlashArray::check_program(PageNumber page, const PageOob& oob) {
 }
 
 void FlashArray::store_record(PageNumber page, PageOob& oob) {
-    oob.crc = record_crc(oob, page);
+    oob.crc = record_crc(oob, page, drive_);
     // Keeps the compiler from storing the record before the data: a kill leaves what this thread has stored
     // so far, in this order. (A power cut may reorder; the sector CRCs detect that.)
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -153,7 +154,7 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
     if (!range_.has(page / geometry_.pages_per_unit)) return FlashStatus::kRefused;
     const std::byte* record = oob_ + std::size_t{page} * sizeof(PageOob);
     std::memcpy(&oob, record, sizeof oob);
-    if (oob_copies_ != nullptr && (compares_copies_ || !is_whole(oob, page)) && programmed(page)) {
+    if (oob_copies_ != nullptr && (compares_copies_ || !is_whole(oob, page, drive_)) && programmed(page)) {
         oob = settled(page);
         if (units_to_mend_.empty()) mend(page);
     }
@@ -164,7 +165,7 @@ FlashStatus FlashArray::read_oob(PageNumber page, PageOob& oob) {
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    return is_whole(oob, page) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
+    return is_whole(oob, page, drive_) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus FlashArray::erase(std::uint32_t unit) {

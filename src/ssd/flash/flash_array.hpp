@@ -60,9 +60,9 @@ class FlashArray : public deengine::Flash {
 
   protected:
     /// `data` has geometry.pages() * 4096 bytes, `oob` 64 bytes per page, as has `oob_copies` if there are
-    /// second copies (else null); all outlive this object.
+    /// second copies (else null); all outlive this object. `drive` is what its records' checksums begin with.
     void attach(deengine::FlashGeometry geometry, std::byte* data, std::byte* oob, std::byte* oob_copies,
-                UnitRange range);
+                UnitRange range, DriveSeed drive);
     /// Reads every record of the range once, and sets the write pointers: one above the last page that is not
     /// erased. Changes nothing. Returns how many records are damaged.
     RecordDamage scan_records();
@@ -101,6 +101,7 @@ class FlashArray : public deengine::Flash {
     void mend(deengine::PageNumber page);
 
     deengine::FlashGeometry geometry_{};
+    DriveSeed drive_{};
     std::byte* data_ = nullptr;
     std::byte* oob_ = nullptr;
     std::byte* oob_copies_ = nullptr;

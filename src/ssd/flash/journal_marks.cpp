@@ -15,12 +15,12 @@ JournalPages JournalMarks::now() const {
     return pages;
 }
 
-FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page) {
+FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page, DriveSeed drive) {
     constexpr auto kSystem = static_cast<std::byte>(deengine::PageKind::kSystem);
     if (record[offsetof(deengine::PageOob, kind)] != kSystem) return {};
     deengine::PageOob oob;
     std::memcpy(&oob, record, sizeof oob);
-    return is_whole(oob, page) ? FoundJournal{journal_page_of(oob), oob.sequence} : FoundJournal{};
+    return is_whole(oob, page, drive) ? FoundJournal{journal_page_of(oob), oob.sequence} : FoundJournal{};
 }
 
 std::optional<JournalLoss> find_loss(const BootRecord& boot, const FoundJournals& found) {

@@ -10,6 +10,7 @@
 #include <gnstor/base/result.hpp>
 
 #include "deengine/log/journal.hpp"
+#include "ssd/flash/record_copies.hpp"
 #include "ssd/flash/store_format.hpp"
 
 #include <algorithm>
@@ -63,7 +64,8 @@ class JournalMarks {
     return oob.kind == deengine::PageKind::kSystem && lasts ? oob.sequence : 0;
 }
 /// The journal page numbers that a stored record gives; empty if the record is damaged.
-[[nodiscard]] FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page);
+[[nodiscard]] FoundJournal find_journal_page(const std::byte* record, deengine::PageNumber page,
+                                             DriveSeed drive);
 
 struct JournalLoss {
     std::uint32_t service_unit;

@@ -3,14 +3,16 @@
 //
 // A store keeps every record twice, in areas far apart, so that damage of one copy loses nothing. A power cut
 // may destroy one copy, or leave its previous contents in it: the page's record is then one that a store with
-// a single copy could have been left with, too. A record's checksum begins with its page number: the
-// undamaged record of another page, which a medium that mixes up its sectors returns, thus counts as damaged.
+// a single copy could have been left with, too. A record's checksum begins with the drive's UUID and
+// the page number: the undamaged record of another page or another drive, which a medium that mixes up its
+// sectors returns, thus counts as damaged.
 // Pure.
 #pragma once
 
 #include <gnstor/base/crc32c.hpp>
 
 #include "deengine/flash.hpp"
+#include "ssd/flash/drive_seed.hpp"
 
 #include <cstddef>
 #include <cstring>
@@ -22,19 +24,20 @@ inline bool is_erased(const deengine::PageOob& record) {
     return std::memcmp(&record, &kNothing, sizeof record) == 0;
 }
 
-/// CRC of the page number (4 bytes, little endian) and of the record's bytes before the checksum.
-inline std::uint32_t record_crc(const deengine::PageOob& record, deengine::PageNumber page) {
+/// CRC of the drive's UUID (16 bytes; not if `drive` is zero), the page number (4 bytes, little endian) and
+/// the record's bytes before the checksum.
+inline std::uint32_t record_crc(const deengine::PageOob& record, deengine::PageNumber page, DriveSeed drive) {
     // In one buffer: every read of a record computes this, and a second CRC call costs more than the copy.
     constexpr std::size_t kSealed = offsetof(deengine::PageOob, crc);
     std::byte bytes[sizeof page + kSealed];
     std::memcpy(bytes, &page, sizeof page);
     std::memcpy(bytes + sizeof page, &record, kSealed);
-    return crc32c(bytes, sizeof bytes);
+    return crc32c(bytes, sizeof bytes, drive.crc);
 }
 
-/// Whether it is an undamaged record of this page.
-inline bool is_whole(const deengine::PageOob& record, deengine::PageNumber page) {
-    return record.crc == record_crc(record, page);
+/// Whether it is an undamaged record of this page of this drive.
+inline bool is_whole(const deengine::PageOob& record, deengine::PageNumber page, DriveSeed drive) {
+    return record.crc == record_crc(record, page, drive);
 }
 
 struct RecordCopies {
@@ -64,15 +67,15 @@ struct RecordDamage {
 /// A whole copy wins over a damaged or erased one; of two whole copies, that of the later opening of the unit
 /// wins, since a lost erasure left the other; a damaged copy wins over an erased one.
 inline RecordCopies compare_records(const std::byte* first, const std::byte* second,
-                                    deengine::PageNumber page) {
+                                    deengine::PageNumber page, DriveSeed drive) {
     RecordCopies found;
     std::memcpy(&found.counts, first, sizeof found.counts);
     found.equal = std::memcmp(first, second, sizeof found.counts) == 0;
     if (found.equal) return found;
     deengine::PageOob other;
     std::memcpy(&other, second, sizeof other);
-    const bool whole = is_whole(found.counts, page);
-    const bool other_whole = is_whole(other, page);
+    const bool whole = is_whole(found.counts, page, drive);
+    const bool other_whole = is_whole(other, page, drive);
     found.rotten =
         (whole && !other_whole && !is_erased(other)) || (other_whole && !whole && !is_erased(found.counts));
     found.contradict = whole && other_whole && other.unit_serial == found.counts.unit_serial;

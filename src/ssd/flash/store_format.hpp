@@ -1,4 +1,4 @@
-// store_format.hpp: layout of a drive's store in its file or device. docs/store-format.md, format version 4.
+// store_format.hpp: layout of a drive's store in its file or device. docs/store-format.md, format version 5.
 // Little endian. Pure.
 //
 //   superblock 4096 | boot record 4096 | metadata slot 0 | metadata slot 1
@@ -14,7 +14,10 @@
 namespace gnstor::ssd {
 
 inline constexpr std::array<char, 8> kStoreMagic = {'G', 'N', 'S', 'T', 'O', 'R', 'E', '\n'};
-inline constexpr std::uint32_t kStoreFormatVersion = 4;
+inline constexpr std::uint32_t kStoreFormatVersion = 5;        ///< of new stores
+inline constexpr std::uint32_t kOldestStoreFormatVersion = 4;  ///< that this program uses
+/// Checksums of older versions lack the drive's UUID: drive_seed.hpp.
+inline constexpr std::uint32_t kFirstVersionWithDriveInChecksums = 5;
 inline constexpr std::uint32_t kStorePage = 4096;  ///< every area begins at a multiple of it
 inline constexpr std::uint64_t kBootOffset = kStorePage;
 inline constexpr std::uint64_t kStoreHeadBytes = 2ull * kStorePage;

@@ -141,7 +141,7 @@ class MediumCheck {
         for (std::uint64_t p = std::uint64_t{range.first} * per;
              p < std::uint64_t{range.first + range.units} * per; ++p) {
             const PageOob oob = record(static_cast<PageNumber>(p));
-            if (is_erased(oob) || !is_whole(oob, static_cast<PageNumber>(p))) continue;
+            if (is_erased(oob) || !is_whole(oob, static_cast<PageNumber>(p), view_.drive_seed())) continue;
             if (!any || static_cast<std::int32_t>(oob.group - newest) > 0) newest = oob.group;
             any = true;
         }
@@ -157,7 +157,7 @@ class MediumCheck {
     [[nodiscard]] std::uint32_t serial_of_unit(PageNumber first, std::uint32_t end) const {
         std::uint32_t serial = 0;
         for (std::uint32_t i = 0; i < end; ++i)
-            if (const PageOob oob = record(first + i); is_whole(oob, first + i))
+            if (const PageOob oob = record(first + i); is_whole(oob, first + i, view_.drive_seed()))
                 serial = std::max(serial, oob.unit_serial);
         return serial;
     }
@@ -176,7 +176,7 @@ class MediumCheck {
             const PageNumber page = first + i;
             const PageOob oob = record(page);
             ++check_.records;
-            if (!is_whole(oob, page)) {
+            if (!is_whole(oob, page, view_.drive_seed())) {
                 unreadable.push_back(page);
                 ++check_.damaged_records;
                 continue;

@@ -31,7 +31,7 @@ void count_pages(const StoreView& view, StoreFacts& f) {
         const PageOob oob = view.record(static_cast<PageNumber>(page)).counts;
         if (is_erased(oob)) {
             ++f.erased_pages;
-        } else if (!is_whole(oob, static_cast<PageNumber>(page))) {
+        } else if (!is_whole(oob, static_cast<PageNumber>(page), view.drive_seed())) {
             ++f.damaged_records;
         } else if (oob.kind == PageKind::kSystem) {
             ++f.system_pages;

@@ -34,12 +34,22 @@ struct BlockState {
     /// The medium took a page of it: reads may fail until a write that was sent later goes well. 0: no, else
     /// the tag of the next command then.
     std::uint64_t damaged = 0;
+    /// The tag of the change that ended the last damage; 0: there was none.
+    std::uint64_t damage_ended = 0;
     /// Of the rotten version, where no cut could tear it and no other page held it: its reads fail, and a cut
     /// makes no doubt of that.
     std::optional<WriteOrder> gone;
     /// A cut may have torn versions up to this one, newer than what is shown: the drive may answer Doubtful
     /// until that or a newer one is acknowledged.
     std::optional<WriteOrder> doubtful;
+
+    void end_damage(std::uint64_t tag) {
+        if (damaged != 0) damage_ended = tag;
+        damaged = 0;
+    }
+    /// Whether it may have been damaged when the drive executed the command with this tag: a command that was
+    /// sent before the one that ended the damage may be answered after it.
+    [[nodiscard]] bool was_damaged(std::uint64_t tag) const { return damaged != 0 || tag < damage_ended; }
 
     void send(const WriteOrder& order, ContentId content);
     void refuse(const WriteOrder& order, ContentId content);

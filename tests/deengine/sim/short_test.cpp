@@ -1,91 +1,52 @@
-// short_test.cpp: the simulation in its short form; the long form is long_test.cpp, the hours are ./run sim.
-#include "deengine/sim/test_run.hpp"
+// short_test.cpp: the simulation in its short form: of each profile some seeds, and every seed that once
+// failed. The other seeds are seeds_test.cpp, the long form is long_test.cpp, the hours are ./run sim.
+#include "deengine/sim/histories.hpp"
 
 namespace gnstor::deengine::sim {
 namespace {
 
 TEST(Simulation, ShortHistoriesSurviveACutAtEveryFlashOperation) {
-    SimCounters sum;
-    run_seeds("short", 1, scaled(300), Mutation::kNone, sum);
-    print_counts("sim", sum);
+    cut_short_histories_everywhere(Part::kFast);
 }
 
 TEST(Simulation, LongHistoriesSurviveCutsAndContinue) {
-    SimCounters sum;
-    run_seeds("long", 1, scaled(30), Mutation::kNone, sum);
-    print_counts("sim", sum);
+    cut_long_histories(Part::kFast);
 }
 
 TEST(Simulation, CorruptPagesAreDistinguishedFromPagesTornByACut) {
-    SimCounters sum;
-    run_seeds("rot", 1, scaled(20), Mutation::kNone, sum);
-    gnstor::test::count("sim_rotten", sum.rotten);
-    print_counts("sim", sum);
+    rot(Part::kFast);
 }
 
 TEST(Simulation, AMapThatIsNearlyFullSurvivesDisplacementsWhileACheckpointIsWritten) {
-    SimCounters sum;
-    run_seeds("tight", 1, scaled(4), Mutation::kNone, sum);
-    gnstor::test::count("sim_displaced", sum.displaced);
-    gnstor::test::count("sim_displaced_in_slices", sum.displaced_in_slices);
-    gnstor::test::count("sim_tombstones_full", sum.tombstones_full);
-    gnstor::test::count("sim_groups_aged", sum.groups_aged);
-    print_counts("sim", sum);
+    fill_the_map(Part::kFast);
 }
 
 TEST(Simulation, InvalidCommandsAreRefusedAndChangeNothing) {
-    SimCounters sum;
-    run_seeds("clients", 1, scaled(8), Mutation::kNone, sum);
-    gnstor::test::count("sim_strangers", sum.strangers);
-    gnstor::test::count("sim_grants_ended", sum.grants_ended);
-    gnstor::test::count("sim_suspensions", sum.suspensions);
-    gnstor::test::count("sim_states_rotten", sum.states_rotten);
-    print_counts("sim", sum);
+    send_invalid_commands(Part::kFast);
 }
 
 TEST(Simulation, AKillFollowedByACutDuringRecoveryLosesNothing) {
-    SimCounters sum;
-    run_seeds("kills", 1, scaled(4), Mutation::kNone, sum);
-    run_seeds("spare", 1, scaled(4), Mutation::kNone, sum);
-    gnstor::test::count("sim_kills_first", sum.kills_first);
-    print_counts("sim", sum);
+    kill_and_cut_the_recovery(Part::kFast);
 }
 
 TEST(Simulation, AFullDiskUnderTheStoreDelaysChangesAndLosesNothing) {
-    SimCounters sum;
-    run_seeds("sparse", 1, scaled(20), Mutation::kNone, sum);
-    gnstor::test::count("sim_disks_full", sum.disks_full);
-    gnstor::test::count("sim_mounts_waiting", sum.mounts_waiting);
-    gnstor::test::count("sim_settled", sum.settled);
-    print_counts("sim", sum);
+    fill_the_disk_below(Part::kFast);
 }
 
 TEST(Simulation, AFullDriveCutRepeatedlyKeepsItsCapacity) {
-    SimCounters sum;
-    run_seeds("full", 1, scaled(20), Mutation::kNone, sum);
-    print_counts("sim", sum);
+    cut_full_drives(Part::kFast);
 }
 
 TEST(Simulation, PermanentlyLostBlocksAreReportedAndTheirReadsFail) {
-    SimCounters sum;
-    run_seeds("loss", 1, scaled(60), Mutation::kNone, sum);
-    gnstor::test::count("sim_losses_accepted", sum.losses_accepted);
-    gnstor::test::count("sim_reads_of_lost_blocks", sum.blocks_lost);
-    print_counts("sim", sum);
+    lose_blocks(Part::kFast);
 }
 
 TEST(Simulation, ARarelyPolledDriveKeepsItsCapacity) {
-    SimCounters sum;
-    for (const char* profile : {"lazy", "idle", "wide"})
-        run_seeds(profile, 1, scaled(20), Mutation::kNone, sum);
-    print_counts("sim", sum);
+    poll_rarely(Part::kFast);
 }
 
 TEST(Simulation, BlocksLostWithTheirRecordsNeverSilentlyReadAsOlderDataOrZeroes) {
-    SimCounters sum;
-    run_seeds("records", 1, scaled(40), Mutation::kNone, sum);
-    gnstor::test::count("sim_records_lost", sum.records_lost);
-    print_counts("sim", sum);
+    lose_records(Part::kFast);
 }
 
 /// Each of these found a defect once: docs/history/008-defects-that-simulation-found.md.
@@ -97,7 +58,7 @@ TEST(Simulation, SeedsThatOnceFoundADefectPass) {
                   {"rot", 1571},        {"rot", 60'000'197},  {"rot", 60'002'593}, {"mixed", 20},
                   {"spare", 1504},      {"full", 657},        {"idle", 42},        {"idle", 157},
                   {"idle", 40'123},     {"wide", 4},          {"wide", 72},        {"wide", 162},
-                  {"long", 100'019},    {"records", 2131},    {"records", 2163}};
+                  {"long", 100'019},    {"records", 2131},    {"records", 2163},   {"rot", 500'132}};
     for (const auto& [profile, seed] : kSeeds) {
         const SimConfig config = make_config(profile, seed, 3000, Mutation::kNone);
         EXPECT_EQ(run_history(config).failure, "") << replay_command(profile, seed, 3000, Mutation::kNone);

@@ -235,7 +235,7 @@ void World::completed_change(Sent& s, Status status) {
             const bool newest =
                 std::ranges::none_of(b.versions, [&](const Version& other) { return other.order > t.order; });
             if (newest && durable && s.tag >= b.damaged) {
-                b.damaged = 0;
+                b.end_damage(s.tag);
                 b.gone.reset();
             }
             b.acknowledge(t.order, durable);
@@ -284,8 +284,8 @@ bool World::may_be_refused(const Sent& s, Status status) {
         case Status::kUnrecoveredReadError: {
             ++counters_.media_errors;
             VolumeState* v = oracle_.find(s.vid, s.life);
-            return std::ranges::any_of(s.targets,
-                                       [&](const Sent::Target& t) { return v->blocks[t.vba].damaged != 0; });
+            return std::ranges::any_of(
+                s.targets, [&](const Sent::Target& t) { return v->blocks[t.vba].was_damaged(s.tag); });
         }
         default:
             return false;

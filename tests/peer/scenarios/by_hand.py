@@ -10,7 +10,7 @@ PROMPT = re.compile(r"(\w+)([$#]) +(.*?)(?: +# .*)?$")
 # What is another here: folders, and sizes that a small machine has.
 OTHERS = {"/srv/gnstor": "gnstor", "/var/lib/gnstor": "gnstor", "--ssds 8 --capacity 100GiB": "--ssds 2 --capacity 256MiB", "disk 20GiB": "disk 256MiB"}
 GUEST = "host"
-HOSTS = {"storage1": 1, "storage2": 1, "manager": 1, "client": 2, "gateway": 2, GUEST: 3}
+HOSTS = {"storage1": 1, "storage2": 1, "manager": 1, "client": 2, "gateway": 3, GUEST: 3}
 ADDRESS = re.compile(r"--listen (\d+\.\d+\.\d+\.\d+)")
 
 

@@ -1,10 +1,11 @@
 """Two nodes, gnstord and a gateway as processes of their own, by the commands of docs/operations.md, up to the file system on a host."""
 import contextlib
 import os
+import re
 
 import program
 import spaces
-from common import GUEST_ADDRESS, TAP, PeerError
+from common import GUEST_ADDRESS, TAP, Deadline, PeerError
 from guest import Guest
 from kernel_log import CONNECTION_LOST
 
@@ -16,7 +17,7 @@ TREE = "/usr/bin/busybox /usr/bin/ip"
 DISK, CONTROLLER = "/dev/nvme0n1", "nvme0"
 FILE_BYTES = 3_000_001
 LATE_FILES, LATE_BYTES = 20, 100_000
-TOKEN = "gnstord.token"
+COPIED = ("gnstord.token", "gnstord.crt")  # from gnstord's folder to its clients
 # What a guest adds that is stopped for longer than a host, and that is not to wait for its gateway longer than it must.
 PATIENT = "--keep-alive-tmo=15 --reconnect-delay=1 --ctrl-loss-tmo=900"
 
@@ -36,7 +37,7 @@ class Nodes(Scenario):
             self.step("two nodes and gnstord serve")
             self.put_and_get()
             self.tell("gateway", self.commands["gateway"][0])
-            gateway = self.begin(stack, "gateway", self.commands["gateway"][1], "gnstor node: serving 1 volume at ")
+            gateway = self.begin_gateway(stack)
             self.step(gateway.lines[gateway.is_ready - 1])
             self.make_tree()
             guest.check_kernel_log()
@@ -58,13 +59,17 @@ class Nodes(Scenario):
         self.guest.run(f"mkdir -p /etc/nvme; echo {host.HOST_NQN} >/etc/nvme/hostnqn; echo {host.HOST_ID} >/etc/nvme/hostid")
 
     def home(self, name):
-        """A host's folder, in which its commands run. It has a copy of the token where gnstord has made one."""
+        """A host's folder, in which its commands run. It has copies of what the page says to copy there, once that is made."""
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        token = self.folder / "manager/gnstor" / TOKEN
-        if token.exists() and name in ("client", "gateway"):
-            with contextlib.suppress(FileExistsError), open(folder / TOKEN, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as copy:
-                copy.write(token.read_bytes())
+        copies = {file: self.folder / "manager/gnstor" / file for file in COPIED} if name in ("client", "gateway") else {}
+        if name == "manager":
+            copies = {f"{node}.key": self.folder / node / "gnstor/node.key" for node in ("storage1", "storage2")}
+        for copied, file in copies.items():
+            if not file.exists():
+                continue
+            with contextlib.suppress(FileExistsError), open(folder / copied, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as copy:
+                copy.write(file.read_bytes())
         return folder
 
     def line(self, command):
@@ -77,6 +82,20 @@ class Nodes(Scenario):
 
     def tell(self, name, command):
         return program.run(self.line(command), self.folder / f"{name}.txt", 60, self.home(name))
+
+    def begin_gateway(self, stack):
+        """With keys, where the guest's kernel has in-band authentication: Debian's 6.1 is built without."""
+        _, serve, let_in = self.commands["gateway"]
+        ready = "gnstor node: serving 1 volume at "
+        if self.image.kernel == "6.1":
+            self.keys = ""
+            return self.begin(stack, "gateway", f"{serve} --allow-any-host", ready)
+        gateway = self.begin(stack, "gateway", serve, ready)
+        self.keys, = re.findall(r" --dhchap-secret=\S+ --dhchap-ctrl-secret=\S+$", self.tell("gateway", let_in), re.M)
+        end = Deadline(10, "the gateway reads its list of hosts")
+        while not any("may use the gateway from now on" in line for line in list(gateway.lines)):
+            end.wait_a_moment()
+        return gateway
 
     def put_and_get(self):
         file = self.home("client") / "FILE"
@@ -97,6 +116,7 @@ class Nodes(Scenario):
         nqn = by_hand.words(connect)[by_hand.words(connect).index("-n") + 1]
         if nqn not in self.guest.text(discover, 60):
             raise PeerError(f"'{discover}' does not show {nqn}")
+        connect = re.sub(r" --dhchap-secret=\S+ --dhchap-ctrl-secret=\S+", lambda _: self.keys, connect)
         self.guest.run(f"{connect} {PATIENT}", 60)
         host.block_device(self.guest, CONTROLLER)
         self.count("commands", 2)

@@ -24,3 +24,25 @@ def export(guest):
         echo {GUEST_ADDRESS} >$port/addr_traddr
         echo {PORT} >$port/addr_trsvcid
         ln -s $subsystem $port/subsystems/""", 60)
+
+
+def demand_key(guest, host_nqn, host_key, target_key="", hash_name="sha256", group="ffdhe2048"):
+    """From the next controller on: this host alone is let in, with this key; with `target_key` the target can prove its own."""
+    guest.run(f"""set -e
+        host=/sys/kernel/config/nvmet/hosts/{host_nqn}
+        subsystem=/sys/kernel/config/nvmet/subsystems/{NQN}
+        if [ -d $host ]; then rm -f $subsystem/allowed_hosts/{host_nqn}; rmdir $host; fi
+        mkdir $host
+        echo '{host_key}' >$host/dhchap_key
+        [ -z '{target_key}' ] || echo '{target_key}' >$host/dhchap_ctrl_key
+        echo 'hmac({hash_name})' >$host/dhchap_hash
+        echo {group} >$host/dhchap_dhgroup
+        echo 0 >$subsystem/attr_allow_any_host
+        ln -s $host $subsystem/allowed_hosts/{host_nqn}""", 60)
+
+
+def allow_any_host(guest):
+    guest.run(f"""set -e
+        subsystem=/sys/kernel/config/nvmet/subsystems/{NQN}
+        rm -f $subsystem/allowed_hosts/*
+        echo 1 >$subsystem/attr_allow_any_host""", 60)

@@ -17,7 +17,8 @@ def initiate(scenario, queues, megabytes):
     """Runs our initiator on the guest's target; returns what it counted. PeerError if it did less than it was told."""
     seed = os.environ.get("GN_SEED", "20261122")
     text = program.run([program.find(scenario.programs, "peer_initiator"), HOST_ADDRESS, GUEST_ADDRESS, nvmet.PORT, nvmet.NQN, queues,
-                        megabytes, seed], scenario.folder / "initiator.txt", 300)
+                        megabytes, seed], scenario.folder / "initiator.txt", 300,
+                       more_environment={"GNSTOR_LOG": "info"})  # why a queue pair failed
     done = {name: int(value) for name, value in re.findall(r"(\w+)=(\d+)", text)}
     if done["bytes_written"] != queues * megabytes << 20 or done["bytes_read"] < done["bytes_written"]:
         raise PeerError(f"the initiator executed fewer commands than it was told to: {text}")

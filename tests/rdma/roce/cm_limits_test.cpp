@@ -133,13 +133,17 @@ TEST(RoceCmLimits, AConnectionThatWeEndedCountsForItsPeerUntilThePeerConfirms) {
     const auto got = take_connections(manager, address_of(7), 100, 6);
     ASSERT_EQ(got.size(), 6u);
     for (const CmId id : got) manager.disconnect(0, id);
+    Gid to;
+    CmMessage ended;
+    ASSERT_TRUE(manager.next_message(to, ended));
     EXPECT_EQ(manager.disconnecting(), 6u);
     EXPECT_TRUE(take_connections(manager, address_of(7), 200, 6).empty())
         << "a silent peer must not get more connections";
     CmMessage known;
     known.kind = CmKind::kDisconnected;
-    known.local_id = 100;
-    known.remote_id = got[0];
+    known.transaction = ended.transaction;
+    known.local_id = ended.remote_id;
+    known.remote_id = ended.local_id;
     manager.on_message(0, address_of(7), known);
     EXPECT_EQ(take_connections(manager, address_of(7), 400, 6).size(), 1u) << "for the one that it answered";
     EXPECT_EQ(take_connections(manager, address_of(8), 300, 2).size(), 2u)

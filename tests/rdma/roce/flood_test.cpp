@@ -121,8 +121,9 @@ class Machine {
         if (told_apart_)
             standing = one.message.kind == CmKind::kRequest ? standing_.of_request(now, one.from, one.message)
                                                             : standing_.of_peer(now, one.from);
-        const bool expected = manager_.expects(one.from, one.message);
-        if (!budget_.take(now, one.from, expected, standing)) return false;
+        const MessageOf of =
+            manager_.expects(one.from, one.message) ? MessageOf::kConnection : MessageOf::kStranger;
+        if (!budget_.take(now, one.from, of, standing)) return false;
         manager_.on_message(now, one.from, one.message, standing);
         return true;
     }

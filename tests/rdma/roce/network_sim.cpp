@@ -21,7 +21,9 @@ constexpr TimeNs kLateMostNs = 2'000'000;
 TimeNs silence_most(const RequesterOptions& options, std::uint8_t rnr_timer, std::uint64_t rnr_naks) {
     TimeNs most = 0;
     for (std::uint32_t i = 0; i <= options.retries; ++i)
-        most += (options.ack_timeout_ns << std::min(i, 5u)) + kLateMostNs;
+        most += std::min(options.ack_timeout_ns << std::min(i, 7u),
+                         std::max<TimeNs>(options.ack_timeout_ns << 5, 2'200'000'000)) +
+                kLateMostNs;
     const TimeNs each = most + rnr_timer_ns(rnr_timer) + kLateMostNs;
     if (rnr_naks != 0 && options.rnr_retries == kRnrByTime) return most + kRnrPatienceNs + each;
     return most + std::min<std::uint64_t>(rnr_naks, options.rnr_retries) * each;

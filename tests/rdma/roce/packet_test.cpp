@@ -1,6 +1,7 @@
 // packet_test.cpp: headers survive the way to bytes and back; what is not a packet is refused, whatever it
 // is.
 #include "rdma/roce/packet.hpp"
+#include "rdma/roce/psn.hpp"
 
 #include "packet_samples.hpp"
 
@@ -28,6 +29,21 @@ std::vector<std::byte> encoded(const Packet& packet) {
     const auto result = encode(packet, bytes);
     EXPECT_TRUE(result.ok());
     return bytes;
+}
+
+/// At both ends of the window, and anywhere within it.
+TEST(Psn, IsExtendedToTheNearestSequenceNumberAroundTheReference) {
+    SplitMix64 dice(1);
+    constexpr std::int64_t kHalf = std::int64_t{1} << 23;
+    for (int i = 0; i < 10'000; ++i) {
+        const Sequence reference = kSequenceBase + dice.below(std::uint64_t{1} << 40);
+        const std::int64_t offsets[] = {-kHalf, kHalf - 1,
+                                        static_cast<std::int64_t>(dice.below(2 * kHalf)) - kHalf};
+        for (const std::int64_t offset : offsets) {
+            const Sequence wanted = reference + static_cast<std::uint64_t>(offset);
+            ASSERT_EQ(extend(psn_of(wanted), reference), wanted) << "reference " << reference;
+        }
+    }
 }
 
 RC_GTEST_PROP(RocePacket, SurvivesTheWayToBytesAndBack, (std::uint64_t seed)) {

@@ -71,6 +71,68 @@ TEST_F(RoceTransport, CreditsAreCountedFromMessagesThatThePeerHasReceived) {
     EXPECT_EQ(requests(0).size(), 2u);
 }
 
+// A responder does not acknowledge a READ but by its responses: credits come with the number before it.
+TEST_F(RoceTransport, CreditsAreStatedAlsoAfterAReadWasAnswered) {
+    node.posted = node.taken + 4;
+    post(RequestKind::kSend, 10);
+    const auto first = requests(0);
+    ASSERT_EQ(first.size(), 1u);
+    to_responder(0, first);
+    to_requester(0, {acknowledge(first[0].psn, ack_syndrome(0), 1)});
+    post(RequestKind::kRead, 100);
+    to_responder(0, requests(0));
+    to_requester(0, answers(0));
+    ASSERT_TRUE(requester->idle());
+    for (int i = 0; i < 3; ++i) post(RequestKind::kSend, 10);
+    EXPECT_EQ(requests(0).size(), 1u) << "without credits one goes out to ask";
+    to_requester(0, {acknowledge(first[0].psn, ack_syndrome(3), 2)});
+    EXPECT_EQ(requests(0).size(), 2u) << "the receives that were posted meanwhile";
+}
+
+// The kernel's rxe takes an acknowledgement with the number of a READ's last response for that response, and
+// completes the READ without its data.
+TEST_F(RoceTransport, ADuplicateIsNotAcknowledgedWithTheNumberOfALaterRead) {
+    for (const std::uint32_t bytes : {512u, 3 * kMtu}) {
+        start(0xFFFFFE);
+        node.posted = node.taken + 1;
+        post(RequestKind::kSend, 10);
+        post(RequestKind::kRead, bytes);
+        const auto sent = requests(0);
+        ASSERT_EQ(sent.size(), 2u);
+        to_responder(0, sent);
+        ASSERT_EQ(answers(0).size(), packets_of(bytes, kMtu)) << "the responses, all of which are lost";
+        to_responder(1'000'000, {sent[0]});
+        const auto answer = answers(1'000'000);
+        ASSERT_EQ(answer.size(), 1u);
+        EXPECT_EQ(answer[0].opcode, Opcode::kAcknowledge);
+        EXPECT_EQ(answer[0].psn, sent[0].psn);
+        to_requester(1'000'000, answer);
+        EXPECT_EQ(completions(), Statuses{rdma::mlx5::kSyndromeNone}) << "the SEND";
+        requester->on_time(requester->next_deadline());
+        to_responder(2'000'000'000, requests(2'000'000'000));
+        to_requester(2'000'000'000, answers(2'000'000'000));
+        EXPECT_EQ(completions(), Statuses{rdma::mlx5::kSyndromeNone}) << "the READ";
+    }
+}
+
+// A message after the READ is acknowledged all the same: the READ's requester sees that responses were lost.
+TEST_F(RoceTransport, AMessageAfterAReadIsAcknowledged) {
+    node.posted = 1;
+    post(RequestKind::kRead, 2 * kMtu);
+    post(RequestKind::kSend, 10);
+    const auto sent = requests(0);
+    to_responder(0, sent);
+    ASSERT_EQ(answers(0).size(), 2u);
+    const auto answer = answers(responder->next_deadline());
+    ASSERT_EQ(answer.size(), 1u);
+    EXPECT_EQ(answer[0].psn, sent[1].psn);
+    to_requester(0, answer);
+    EXPECT_TRUE(completions().empty());
+    const auto again = requests(0);
+    ASSERT_EQ(again.size(), 2u);
+    EXPECT_EQ(again[0].opcode, Opcode::kReadRequest);
+}
+
 // Who did not answer in time may not have got to what it has in its buffer: it is not sent all of it again.
 TEST_F(RoceTransport, AfterATimeoutTwoPacketsAreSentAndTwiceAsManyAfterEachAnswer) {
     post(RequestKind::kWrite, 16 * kMtu);

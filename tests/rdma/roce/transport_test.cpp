@@ -102,6 +102,23 @@ TEST_F(RoceTransport, AMissingReceiveIsWaitedForButNotForever) {
     }
 }
 
+TEST_F(RoceTransport, SilenceOfFourSecondsIsOutlivedWithTheTimeoutOfOurWires) {
+    const auto silent_ms = [&](std::uint32_t code) {
+        RequesterOptions options = out(0xFFFFFE);
+        options.ack_timeout_ns = 4096ull << code;
+        requester = std::make_unique<Requester>(options);
+        post(RequestKind::kWrite, 10);
+        TimeNs now = 0;
+        for (; !requester->failed(); requester->on_time(now)) {
+            (void)requests(now);
+            now = requester->next_deadline();
+        }
+        return now / 1'000'000;
+    };
+    EXPECT_EQ(silent_ms(12), 4278u);
+    EXPECT_EQ(silent_ms(14), 8627u) << "what Linux peers are asked for; not doubled beyond 2.2 s";
+}
+
 TEST_F(RoceTransport, APeerThatAlwaysNamesTheShortestRnrPauseIsSentFewPackets) {
     send_where_no_receive_is(kRnrByTime);
     TimeNs now = 0;

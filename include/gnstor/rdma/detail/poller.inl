@@ -125,8 +125,9 @@ inline void consume(const CompletionQueueRef& cq, std::uint64_t upto) {
 /// Passes one completion to the visitor and counts its receive as posted again; sets the queue's bit in
 /// `due`: the caller stores that queue's doorbell record afterwards.
 template <class Visitor>
-GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t index,
-                         const Glance& seen, Visitor& visit, std::uint64_t& due) {
+GN_HD void visit_and_count_receive(const CompletionQueueRef& cq, const ReceiveSet& receives,
+                                   std::uint64_t index, const Glance& seen, Visitor& visit,
+                                   std::uint64_t& due) {
     const Arrival arrival = to_arrival(cq, receives, index, seen);
     visit(arrival);
     poison_arrival(receives, cqe_at(cq, index), arrival);
@@ -135,7 +136,7 @@ GN_HD void consume_alone(const CompletionQueueRef& cq, const ReceiveSet& receive
     due |= std::uint64_t{1} << arrival.queue;
 }
 
-/// The further completions that a lone lane found valid together with the first.
+/// The further completions that a single lane found valid together with the first.
 template <class Visitor>
 GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveSet& receives,
                                     std::uint64_t at, std::uint32_t take, Visitor& visit,
@@ -144,39 +145,40 @@ GN_HD GN_NOINLINE void consume_more(const CompletionQueueRef& cq, const ReceiveS
     // The NIC writes completions in order, each with a release, so acquiring the newest one orders all
     // earlier ones.
     (void)acquire_last_words(cqe_at(cq, at + take - 1));
-    Glance loaded[kLoneLaneLooksAhead];  // in registers, so that all loads are in flight together
+    Glance loaded[kSingleLaneLookahead];  // in registers, so that all loads are in flight together
     GN_DEVICE_UNROLL
-    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) {
+    for (std::uint32_t i = 1; i < kSingleLaneLookahead; ++i) {
         const mlx5::Cqe64* cqe = cqe_at(cq, at + i);
         loaded[i].dw3 = simt::load_relaxed<Scope::kSystem>(&cqe->inline_data[3]);
         const auto last = simt::load_relaxed_pair<Scope::kSystem>(&cqe->sop_drop_qpn);
         loaded[i].qpn_word = last.first;
         loaded[i].own = last.second;
     }
-    Glance seen[kLoneLaneLooksAhead];  // in memory, as the loop below indexes it
+    Glance seen[kSingleLaneLookahead];  // in memory, as the loop below indexes it
     GN_DEVICE_UNROLL
-    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i) seen[i] = loaded[i];
-    for (std::uint32_t i = 1; i < take; ++i) consume_alone(cq, receives, at + i, seen[i], visit, due);
+    for (std::uint32_t i = 1; i < kSingleLaneLookahead; ++i) seen[i] = loaded[i];
+    for (std::uint32_t i = 1; i < take; ++i)
+        visit_and_count_receive(cq, receives, at + i, seen[i], visit, due);
 }
 
-/// A lone lane: looks at 8 completions with all loads in flight together; the acquire of the first one
+/// A single lane: looks at 8 completions with all loads in flight together; the acquire of the first one
 /// comes last.
 template <class Visitor>
-GN_HD std::uint32_t poll_alone(const CompletionQueueRef& cq, const ReceiveSet& receives, std::uint64_t at,
-                               Visitor& visit) {
+GN_HD std::uint32_t poll_single_lane(const CompletionQueueRef& cq, const ReceiveSet& receives,
+                                     std::uint64_t at, Visitor& visit) {
     using simt::Scope;
-    std::uint32_t own[kLoneLaneLooksAhead];
+    std::uint32_t own[kSingleLaneLookahead];
     GN_DEVICE_UNROLL
-    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i)
+    for (std::uint32_t i = 1; i < kSingleLaneLookahead; ++i)
         own[i] = simt::load_relaxed<Scope::kSystem>(&cqe_at(cq, at + i)->counter_own);
     const Glance first = glance(cq, at);
     if (!first.valid) return 0;
     std::uint32_t take = 1;
     GN_DEVICE_UNROLL
-    for (std::uint32_t i = 1; i < kLoneLaneLooksAhead; ++i)
+    for (std::uint32_t i = 1; i < kSingleLaneLookahead; ++i)
         if (take == i && is_valid(cq, at + i, own[i])) ++take;
     std::uint64_t due = 0;
-    consume_alone(cq, receives, at, first, visit, due);
+    visit_and_count_receive(cq, receives, at, first, visit, due);
     if (take > 1) consume_more(cq, receives, at, take, visit, due);
     consume(cq, at + take);
     for (std::uint32_t queue = 0; due != 0; due >>= 1, ++queue)  // one doorbell-record store per queue
@@ -227,7 +229,7 @@ inline void prepare_completions(const CompletionQueueRef& cq) {
 }
 
 GN_HD
-inline InlineMessage look_alone(const CompletionQueueRef& cq, std::uint64_t at) {
+inline InlineMessage peek_single_lane(const CompletionQueueRef& cq, std::uint64_t at) {
     const detail::Glance seen = detail::glance(cq, at);
     const std::uint8_t opcode = mlx5::cqe_opcode(seen.own);
     const bool in_it =
@@ -242,7 +244,7 @@ inline InlineMessage look_alone(const CompletionQueueRef& cq, std::uint64_t at) 
 }
 
 GN_HD
-inline void take_alone(const CompletionQueueRef& cq, std::uint64_t at) {
+inline void consume_single_lane(const CompletionQueueRef& cq, std::uint64_t at) {
     detail::poison(detail::cqe_at(cq, at));
     cq.state->consumer = at + 1;
 }
@@ -268,7 +270,7 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     if constexpr (S == simt::Scope::kLane) {
         result.taken = true;
         at = cq.state->consumer;
-        result.arrived = detail::poll_alone(cq, receives, at, visit);
+        result.arrived = detail::poll_single_lane(cq, receives, at, visit);
         return result;
     }
     if (group.is_leader()) {
@@ -281,7 +283,7 @@ GN_HD PollResult poll(Group group, const CompletionQueueRef& cq, const ReceiveSe
     result.taken = group.shfl(result.taken, group.leader());
     if (!result.taken) return result;
     if (group.size() == 1) {
-        result.arrived = detail::poll_alone(cq, receives, at, visit);
+        result.arrived = detail::poll_single_lane(cq, receives, at, visit);
     } else {
         group.sync();  // extends the leader's acquire of the lock to all members
         at = group.shfl(at, group.leader());

@@ -99,7 +99,7 @@ GN_HD void BasicSendQueueRef<S>::fill(SendTicket& ticket, std::uint8_t opcode, s
 // loads for B's last check, both could miss each other.
 template <simt::Scope S>
 GN_HD void BasicSendQueueRef<S>::mark_ready(const SendTicket& ticket) const {
-    if constexpr (kAlone) {
+    if constexpr (kSingleLane) {
         simt::store_relaxed<S>(ready + slot(ticket.index), ticket.mark);  // ring_bell reads it
         return;
     }
@@ -109,7 +109,7 @@ GN_HD void BasicSendQueueRef<S>::mark_ready(const SendTicket& ticket) const {
 
 template <simt::Scope S>
 GN_HD void BasicSendQueueRef<S>::advance_published(std::uint64_t first, std::uint32_t count) const {
-    if constexpr (kAlone)  // published in the order of reservation, so all before it are published
+    if constexpr (kSingleLane)  // published in the order of reservation, so all before it are published
         simt::store_relaxed<S>(&state->published, first + count);
     else
         advance_among_others(first, count);

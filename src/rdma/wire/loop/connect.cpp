@@ -94,6 +94,7 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
     request->peer = impl_->context.address;
     request->private_data.assign(private_data.begin(), private_data.end());
     request->affinity = qp->receive_cq != nullptr ? qp->receive_cq->affinity : 0;
+    request->kind = impl_->context.options.kind;
     request->listener = listener->second;
     request->target = target->second;
     impl_->wire->requests.push_back(request);
@@ -104,6 +105,7 @@ Result<std::vector<std::byte>> SoftNic::connect(QpNumber number, const std::stri
                      peer_address, service);
     if (!request->answered) {
         request->abandoned = true;
+        std::erase(impl_->wire->requests, request);  // or who connects without patience fills the queue
         return error(Errc::kTimedOut, "cannot connect to {} {}: no answer within {} ms", peer_address,
                      service, timeout_ms);
     }
@@ -137,9 +139,9 @@ void SoftNic::disconnect(QpNumber number) {
     engine->reactor().run([=] { engine->fail(*qp); });
 }
 
-LateWindows& SoftNic::Impl::late_windows(const QueuePair& qp) {
+StagedWindows& SoftNic::Impl::staged_windows(const QueuePair& qp) {
     const auto at = std::ranges::find(engines, qp.engine.load());
-    return *late[static_cast<std::size_t>(at - engines.begin())];
+    return *staged[static_cast<std::size_t>(at - engines.begin())];
 }
 
 Result<Window> SoftNic::open_window(QpNumber number, std::uint64_t address, std::uint32_t bytes,
@@ -182,8 +184,8 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
     }
     const MemoryTable::Pin pin =
         peer->nic->memory.pin(rkey, address, bytes, use == WindowUse::kWrite ? kRemoteWrite : kRemoteRead);
-    if (!late.empty()) {
-        late_windows(*qp).open(*qp, pin, bytes, use, window);
+    if (!staged.empty()) {
+        staged_windows(*qp).open(*qp, pin, bytes, use, window);
         return true;
     }
     if (pin.fault != MemoryFault::kNone) {
@@ -203,17 +205,17 @@ bool SoftNic::Impl::open_window(QpNumber number, std::uint64_t address, std::uin
 
 bool SoftNic::stages_windows(QpNumber number) const {
     const QueuePair* const qp = impl_->find(number);
-    return (qp != nullptr && qp->remote != nullptr) || !impl_->late.empty();
+    return (qp != nullptr && qp->remote != nullptr) || !impl_->staged.empty();
 }
 
 void SoftNic::close_window(QpNumber number, const Window& window, bool filled) {
     QueuePair* const qp = impl_->find(number);
     if (qp != nullptr && qp->remote != nullptr)
         qp->remote->close_window(window, filled);
-    else if (!impl_->late.empty())
-        impl_->late_windows(*qp).close(qp, window, filled);
-    else
+    else if (impl_->staged.empty())
         reinterpret_cast<MemoryRegion*>(window.cookie)->unpin();
+    else if (qp != nullptr)
+        impl_->staged_windows(*qp).close(*qp, window, filled);
     // Release: pairs with quiesce's load: the window's memory is no longer touched.
     if (qp != nullptr) qp->add_window(-1);
 }

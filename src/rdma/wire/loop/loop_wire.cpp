@@ -51,7 +51,7 @@ void LoopWire::Impl::answer_requests() {
         if (!request->abandoned) {
             lock.unlock();
             ConnectReply reply = request->listener->on_connect(
-                ConnectRequest{request->peer, request->private_data, request->affinity});
+                ConnectRequest{request->peer, request->private_data, request->affinity, request->kind});
             lock.lock();
             request->reply = std::move(reply);
             request->answered = true;

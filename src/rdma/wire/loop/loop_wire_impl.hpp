@@ -23,6 +23,7 @@ struct PendingConnect {
     std::string peer;
     std::vector<std::byte> private_data;
     std::uint32_t affinity = 0;
+    PeerKind kind = PeerKind::kSameUser;
     Listener* listener = nullptr;
     SoftNic* target = nullptr;
     ConnectReply reply;

@@ -68,9 +68,9 @@ Result<void> SoftNic::attach() {
         return error(Errc::kExists, "cannot open NIC {}: another NIC on this wire has that address", address);
     for (Reactor* const reactor : impl_->reactors) {
         impl_->engines.push_back(&impl_->wire->acquire_engine(*reactor));
-        if (options.late_windows != 0)
-            impl_->late.push_back(std::make_unique<LateWindows>(*impl_->engines.back(), options.late_windows,
-                                                                options.seed + impl_->late.size()));
+        if (options.stage_windows)
+            impl_->staged.push_back(
+                options.stage_windows(*impl_->engines.back(), options.seed + impl_->staged.size()));
     }
     impl_->wire->nics[address] = this;
     impl_->attached = true;
@@ -102,7 +102,7 @@ SoftNic::~SoftNic() {
     for (const auto& queue : impl_->completion_queues)
         if (queue != nullptr && !queue->collapsed())
             impl_->wire->rings.drop(queue->affinity, queue->use(), queue->entries());
-    impl_->late.clear();
+    impl_->staged.clear();
     for (Reactor* reactor : impl_->reactors) impl_->wire->release_engine(*reactor);
 }
 
@@ -147,6 +147,17 @@ Result<void> SoftNic::destroy_completion_queue(CqNumber cq) {
     return {};
 }
 
+void SoftNic::Impl::make_unpredictable() {
+    random.emplace();
+    context.memory.make_unpredictable();
+}
+
+std::uint32_t SoftNic::Impl::next_generation(std::uint32_t index) {
+    if (!random) return generations[index]++ & 0xFFFu;
+    generations[index] = (generations[index] + 1 + static_cast<std::uint32_t>(random->below(0xFFF))) & 0xFFFu;
+    return generations[index];
+}
+
 Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::optional<std::uint32_t> affinity) {
     const QpNumber wanted = qp->config.number;
     const std::uint32_t place = wanted % kQueuePairs;
@@ -156,10 +167,13 @@ Result<QpNumber> SoftNic::Impl::adopt(std::unique_ptr<QueuePair> qp, std::option
             Errc::kExists,
             "cannot create queue pair {:#x} of NIC {}: the number is invalid, or its table entry is in use",
             wanted, context.address);
-    for (std::uint32_t i = wanted != 0 ? place : kFirstQueuePair; i < kQueuePairs - 1; ++i) {
+    constexpr std::uint32_t kPlaces = kQueuePairs - 1 - kFirstQueuePair;
+    const auto first = static_cast<std::uint32_t>(random ? random->below(kPlaces) : 0);
+    for (std::uint32_t tried = 0; tried < kPlaces; ++tried) {
+        const std::uint32_t i = wanted != 0 ? place : kFirstQueuePair + (first + tried) % kPlaces;
         if (queue_pairs[i] != nullptr) continue;
         qp->nic = &context;
-        qp->qpn = wanted != 0 ? wanted : (((generations[i]++) & 0xFFFu) << 12) | i;
+        qp->qpn = wanted != 0 ? wanted : (next_generation(i) << 12) | i;
         qp->dice = SplitMix64(mix64(context.options.seed ^ qp->qpn));
         homes[i] = engines[affinity.value_or(next_engine) % engines.size()];
         if (!affinity) ++next_engine;
@@ -197,6 +211,11 @@ Result<void> check(const QueuePairConfig& config) {
 Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
     GN_TRY(check(config));
     const bool receives = config.receive_ring != nullptr;
+    // Several MiB for a long queue: not under the lock that all NICs share.
+    auto qp = std::make_unique<QueuePair>();
+    qp->config = config;
+    if (!receives) qp->config.receive_entries = 0;
+    qp->in_flight.resize(config.send_entries);
     const std::lock_guard lock(impl_->wire->mutex);
     const auto cq = [this](CqNumber n) -> CompletionQueue* {
         return n == 0 || n > impl_->completion_queues.size() ? nullptr
@@ -215,12 +234,8 @@ Result<QpNumber> SoftNic::create_queue_pair(const QueuePairConfig& config) {
         return error(Errc::kInvalidArgument,
                      "cannot create a queue pair: its receives need a completion queue that is a ring, not a "
                      "collapsed one");
-    auto qp = std::make_unique<QueuePair>();
-    qp->config = config;
-    if (!receives) qp->config.receive_entries = 0;
     qp->send_cq = send_cq;
     qp->receive_cq = receives ? receive_cq : nullptr;
-    qp->in_flight.resize(config.send_entries);
     GN_ASSIGN(const QpNumber number, impl_->adopt(std::move(qp)));
     simt::store_relaxed<Scope::kSystem>(config.bell, 0u);
     ++send_cq->users;

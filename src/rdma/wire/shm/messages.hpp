@@ -63,6 +63,7 @@ struct Answer {
     std::uint16_t private_bytes = 0;
     std::int32_t failure = -1;  ///< an Errc; -1: none
     std::uint32_t value = 0, second = 0;
+    std::uint32_t reserved = 0;
     NicCounters counters{};
     std::array<char, kTextMax> text{};  ///< of the failure; ends with 0
     std::array<std::byte, kPrivateBytesMax> private_data{};
@@ -78,5 +79,8 @@ struct Answer {
 
 static_assert(std::is_trivially_copyable_v<Request> && std::is_trivially_copyable_v<Answer>,
               "requests and answers are sent as raw bytes");
+static_assert(std::has_unique_object_representations_v<Request> &&
+                  std::has_unique_object_representations_v<Answer>,
+              "padding would tell the other process what was on the stack");
 
 }  // namespace gnstor::rdma::shm

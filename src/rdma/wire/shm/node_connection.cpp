@@ -1,6 +1,8 @@
 // node_connection.cpp: see node_connection.hpp.
 #include "rdma/wire/shm/node_connection.hpp"
 
+#include <unistd.h>
+
 #include <gnstor/base/log.hpp>
 #include <gnstor/simt/time.hpp>
 
@@ -38,6 +40,16 @@ Result<std::unique_ptr<NodeConnection>> NodeConnection::connect(const std::strin
             Errc::kPermission,
             "cannot connect to the node at {1}: process {0} listens there, but the node is process {2}",
             socket.peer(), path, *server);
+    // Found by its address, which any user may take while the node is down: it will see all that this process
+    // puts into shared memory.
+    if (server) {
+        GN_ASSIGN(const std::uint32_t user, socket.peer_user());
+        if (user != 0 && user != ::geteuid())
+            return error(Errc::kPermission,
+                         "the process at {} is of user {}, who is neither root nor the user of this process; "
+                         "this process shares no memory with it",
+                         path, user);
+    }
     std::unique_ptr<NodeConnection> client(new NodeConnection(std::move(socket), path));
     GN_TRY(client->call(Request{}, -1, kHelloMs));
     return client;

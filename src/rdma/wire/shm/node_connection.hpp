@@ -17,7 +17,8 @@ namespace gnstor::rdma::shm {
 
 class NodeConnection {
   public:
-    /// `server`: the process that must be listening there (kPermission: another one is).
+    /// `server`: the process that must be listening there, of this process's user or of root (kPermission:
+    /// another one is).
     static Result<std::unique_ptr<NodeConnection>> connect(const std::string& path,
                                                            std::optional<pid_t> server);
 

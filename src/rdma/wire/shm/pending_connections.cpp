@@ -12,16 +12,19 @@ void PendingConnections::add(Socket socket, std::uint32_t user, Time now) {
     std::map<std::uint32_t, std::size_t> count;
     for (const Pending& one : connections_) ++count[one.user];
     const auto most = std::ranges::max_element(count, {}, [](const auto& one) { return one.second; });
-    connections_.erase(std::ranges::find(connections_, most->first, &Pending::user));
+    const auto oldest = std::ranges::find(connections_, most->first, &Pending::user);
+    close_(take(static_cast<std::size_t>(oldest - connections_.begin())).socket);
 }
 
 std::size_t PendingConnections::expire(Time now) {
-    return std::erase_if(connections_, [now](const Pending& one) { return one.until <= now; });
+    std::size_t expired = 0;  // oldest first, and all with the same patience
+    for (; !connections_.empty() && connections_.front().until <= now; ++expired) close_(take(0).socket);
+    return expired;
 }
 
 bool PendingConnections::evict_oldest() {
     if (connections_.empty()) return false;
-    connections_.erase(connections_.begin());
+    close_(take(0).socket);
     return true;
 }
 

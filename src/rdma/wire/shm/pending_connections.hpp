@@ -4,7 +4,8 @@
 // Invariants
 //   * at most `places` pending connections; one more closes the oldest of the user that has most of them,
 //     so that a user who opens silent connections displaces only his own;
-//   * a connection whose first message does not come in time is closed.
+//   * a connection whose first message does not come in time is closed;
+//   * what it closes goes to the owner's function, as a message may have come just now (SocketCloser).
 // A message is one datagram, so it arrives whole or not at all. Owned by the thread that accepts; times
 // are arguments.
 #pragma once
@@ -14,7 +15,9 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace gnstor::rdma::shm {
@@ -28,8 +31,11 @@ class PendingConnections {
         Time until;
     };
 
-    PendingConnections(std::size_t places, std::chrono::milliseconds patience)
-        : places_(places), patience_(patience) {}
+    /// `close`: of a connection that waits no longer; by default it is just closed.
+    PendingConnections(
+        std::size_t places, std::chrono::milliseconds patience,
+        std::function<void(Socket)> close = [](const Socket&) {})
+        : places_(places), patience_(patience), close_(std::move(close)) {}
 
     void add(Socket socket, std::uint32_t user, Time now);
     /// Closes the connections whose time is over; returns how many.
@@ -48,6 +54,7 @@ class PendingConnections {
   private:
     const std::size_t places_;
     const std::chrono::milliseconds patience_;
+    const std::function<void(Socket)> close_;
     std::vector<Pending> connections_;  ///< oldest first
 };
 

@@ -10,7 +10,7 @@ Result<std::unique_ptr<Nic>> open_shm_nic(const std::filesystem::path& path, std
 }
 
 Result<std::unique_ptr<Nic>> open_shm_nic(std::vector<ShmNode> nodes) {
-    // A lone lane that finds several completions acquires the newest of them (poller.hpp). That orders what
+    // A single lane that finds several completions acquires the newest of them (poller.hpp). That orders what
     // one process wrote everywhere, and what several wrote where loads stay in their order.
 #if !defined(__x86_64__)
     if (nodes.size() > 1)

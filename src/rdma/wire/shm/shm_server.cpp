@@ -5,6 +5,7 @@
 #include "rdma/wire/shm/pending_connections.hpp"
 #include "rdma/wire/shm/session.hpp"
 #include "rdma/wire/shm/shares.hpp"
+#include "rdma/wire/shm/socket_closer.hpp"
 
 #include <gnstor/base/log.hpp>
 
@@ -14,6 +15,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <list>
 #include <mutex>
@@ -25,7 +27,8 @@ namespace gnstor::rdma {
 struct ShmServer::Impl {
     struct Served {
         std::uint32_t user = 0;
-        std::unique_ptr<shm::Session> session;
+        std::uint64_t number = 0;               ///< of all sessions ever
+        std::unique_ptr<shm::Session> session;  ///< under the mutex; null until its first message was read
         std::thread thread;
         std::atomic<bool> over{false};
     };
@@ -33,7 +36,8 @@ struct ShmServer::Impl {
     explicit Impl(ShmServerOptions o)
         : options(std::move(o)),
           shares(options.limits, options.clients_max),
-          pending(options.silent_max, std::chrono::milliseconds(options.hello_ms)) {}
+          pending(options.silent_max, std::chrono::milliseconds(options.hello_ms),
+                  [this](shm::Socket gone) { close(std::move(gone)); }) {}
 
     LoopWire* wire = nullptr;
     std::vector<Reactor*> reactors;
@@ -48,7 +52,9 @@ struct ShmServer::Impl {
     /// parts assured to a new client would exceed the total. Under the mutex.
     std::vector<std::uint32_t> abandoned;
     std::thread accepting;
+    std::atomic<std::uint64_t> refused_so_far{0};
     // The accepting thread's.
+    shm::SocketCloser closer;
     shm::PendingConnections pending;
     std::uint64_t number = 0;  ///< of sessions ever
     bool complained = false;
@@ -56,9 +62,12 @@ struct ShmServer::Impl {
     void accept_clients();
     bool let_in();
     void hear(const std::vector<pollfd>& polled);
-    void begin(shm::PendingConnections::Pending came, const shm::Request& first, shm::Descriptor file);
-    Result<void> admit(shm::PendingConnections::Pending& came, const shm::Request& first,
-                       shm::Descriptor& file);
+    void begin(shm::PendingConnections::Pending came);
+    Result<void> admit(shm::PendingConnections::Pending& came);
+    /// On the client's thread: all of its session.
+    void serve(Served& one, shm::Socket socket);
+    void refuse(const shm::Socket& refused, const Error& why);
+    void close(shm::Socket socket);
     void join_those_that_are_over();
 };
 
@@ -83,6 +92,7 @@ void ShmServer::Impl::accept_clients() {
     while (!stop.load(std::memory_order_acquire)) {
         polled.clear();
         // Without descriptors newcomers wait to be let in for a while: this thread must not burn its core.
+        accepts = accepts && !closer.full();
         polled.push_back({.fd = accepts ? socket->fd() : -1, .events = POLLIN, .revents = 0});
         for (const auto& silent : pending.connections())
             polled.push_back({.fd = silent.socket.fd(), .events = POLLIN, .revents = 0});
@@ -115,29 +125,32 @@ bool ShmServer::Impl::let_in() {
 
 /// Guests that said something, or went.
 void ShmServer::Impl::hear(const std::vector<pollfd>& polled) {
-    for (std::size_t i = pending.connections().size(); i-- > 0;) {  // polled[i + 1], from behind: they leave
-        if (polled[i + 1].revents == 0) continue;
-        shm::PendingConnections::Pending came = pending.take(i);
-        shm::Request first;
-        shm::Descriptor file;
-        const auto got = came.socket.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
-        if (got.ok() && first.magic == shm::kMagic) begin(std::move(came), first, std::move(file));
-    }
+    for (std::size_t i = pending.connections().size(); i-- > 0;)  // polled[i + 1], from behind: they leave
+        if (polled[i + 1].revents != 0) begin(pending.take(i));
 }
 
-void ShmServer::Impl::begin(shm::PendingConnections::Pending came, const shm::Request& first,
-                            shm::Descriptor file) {
-    const auto admitted = admit(came, first, file);
+void ShmServer::Impl::begin(shm::PendingConnections::Pending came) {
+    const auto admitted = admit(came);
     if (admitted.ok()) return;
-    log_warn("rdma: a client that connected to {} is refused: {}", options.path.string(),
-             admitted.error().message);
-    const shm::Answer answer = shm::refusal(admitted.error());
-    (void)came.socket.send(
-        std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
+    refuse(came.socket, admitted.error());
+    closer.add(std::move(came.socket));
 }
 
-Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, const shm::Request& first,
-                                    shm::Descriptor& file) {
+void ShmServer::Impl::refuse(const shm::Socket& refused, const Error& why) {
+    // Seldom, where somebody keeps trying.
+    const std::uint64_t so_far = refused_so_far.fetch_add(1, std::memory_order_relaxed) + 1;
+    if (std::has_single_bit(so_far))
+        log_warn("rdma: a client that connected to {} is refused ({} so far): {}", options.path.string(),
+                 so_far, why.message);
+    const shm::Answer answer = shm::refusal(why);
+    (void)refused.send(std::as_bytes(std::span(&answer, 1)));  // or it hears it from the end of the socket
+}
+
+void ShmServer::Impl::close(shm::Socket gone) {
+    if (!gone.silent()) closer.add(std::move(gone));
+}
+
+Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came) {
     const std::lock_guard lock(mutex);
     const auto places = served.size() + abandoned.size();
     const auto of_user =
@@ -151,25 +164,41 @@ Result<void> ShmServer::Impl::admit(shm::PendingConnections::Pending& came, cons
             abandoned.empty()
                 ? ""
                 : "; drives still hold memory of clients that have ended: restart the node to free it");
-    NicOptions nic;
-    nic.strict = options.strict;
-    nic.pollers = static_cast<std::uint32_t>(reactors.size());
-    GN_ASSIGN(auto opened, SoftNic::open(*wire, fmt::format("shm-{}", ++number), nic, reactors));
     Served& one = served.emplace_back();
     one.user = came.user;
-    one.session = std::make_unique<shm::Session>(std::move(came.socket), std::move(opened), shares, options);
-    const auto mine = std::make_shared<shm::Descriptor>(std::move(file));
+    one.number = ++number;
+    const auto theirs = std::make_shared<shm::Socket>(std::move(came.socket));
     try {
-        one.thread = std::thread([this, &one, first, mine] {
-            one.session->run(first, std::move(*mine), stop);
+        one.thread = std::thread([this, &one, theirs] {
+            serve(one, std::move(*theirs));
             // Release: pairs with the acquire of the thread that joins it.
             one.over.store(true, std::memory_order_release);
         });
     } catch (const std::system_error& none) {
+        came.socket = std::move(*theirs);
         served.pop_back();
         return error(Errc::kNoSpace, "cannot start a thread for the client: {}", none.what());
     }
     return {};
+}
+
+void ShmServer::Impl::serve(Served& one, shm::Socket theirs) {
+    shm::Request first;
+    shm::Descriptor file;
+    const auto got = theirs.receive(std::as_writable_bytes(std::span(&first, 1)), 0, &file);
+    if (!got.ok() || first.magic != shm::kMagic) return;
+    NicOptions nic;
+    nic.strict = options.strict;
+    nic.pollers = static_cast<std::uint32_t>(reactors.size());
+    const bool same_user = one.user == ::geteuid() || one.user == 0;
+    nic.kind = same_user ? PeerKind::kSameUser : PeerKind::kOtherUser;
+    auto opened = SoftNic::open(*wire, fmt::format("shm-{}", one.number), nic, reactors);
+    if (!opened.ok()) return refuse(theirs, opened.error());
+    {
+        const std::lock_guard lock(mutex);
+        one.session = std::make_unique<shm::Session>(std::move(theirs), std::move(*opened), shares, options);
+    }
+    one.session->run(first, std::move(file), stop);
 }
 
 void ShmServer::Impl::join_those_that_are_over() {
@@ -184,7 +213,7 @@ void ShmServer::Impl::join_those_that_are_over() {
     }
     for (Served& one : over) {
         one.thread.join();
-        if (!one.session->abandoned()) continue;
+        if (one.session == nullptr || !one.session->abandoned()) continue;
         const std::lock_guard lock(mutex);
         abandoned.push_back(one.user);
     }
@@ -207,7 +236,11 @@ ShmServer::~ShmServer() {
     impl_->stop.store(true, std::memory_order_release);  // pairs with the loops of all threads
     impl_->socket->shut_down();                          // ends the wait for clients
     impl_->accepting.join();
-    for (const Impl::Served& one : impl_->served) one.session->end();
+    {
+        const std::lock_guard lock(impl_->mutex);
+        for (const Impl::Served& one : impl_->served)
+            if (one.session != nullptr) one.session->end();
+    }
     for (Impl::Served& one : impl_->served) one.thread.join();
     ::unlink(impl_->options.path.c_str());
 }

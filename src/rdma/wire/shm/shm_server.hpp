@@ -6,7 +6,16 @@
 // client.
 //
 // Threads: one that accepts, one a client; they only make control calls of the NIC that each client has on
-// the node's loop wire.
+// the node's loop wire. A client's messages are read by its own thread alone, from the first one on: they may
+// carry descriptors whose last close waits for whatever the client likes. For the same reason sockets that
+// never had a thread are closed by another one (wire/shm/socket_closer.hpp).
+//
+// What a hostile process that may open the socket can do: use up its user's places (clients_of_user_max) and
+// quotas, and its share of the engines' time; end its own session, at any time and by any bytes. What it
+// cannot: read or write memory of others, of the node or of the drives but by commands that its host NQN
+// allows; make the node access memory that it did not share, or that it took away (shrinkable files and huge
+// pages are refused); stop others from connecting. Every word of shared memory is read once, then checked and
+// used (rdma/nic/copy_once.hpp).
 #pragma once
 
 #include <gnstor/base/reactor.hpp>

@@ -175,6 +175,19 @@ Result<void> Socket::receive(std::span<std::byte> bytes, std::uint32_t timeout_m
     return {};
 }
 
+bool Socket::silent() const {
+    if (readable(fd_.get(), 0)) return false;
+    stop_receiving();
+    // A message may have come before that took effect.
+    char none = 0;
+    iovec piece{&none, 1};
+    msghdr message{};
+    message.msg_iov = &piece;
+    message.msg_iovlen = 1;
+    const ssize_t got = ::recvmsg(fd_.get(), &message, MSG_PEEK | MSG_DONTWAIT);
+    return got == 0 && (message.msg_flags & MSG_CTRUNC) == 0;
+}
+
 void Socket::shut_down() const {
     ::shutdown(fd_.get(), SHUT_RDWR);
 }

@@ -51,6 +51,9 @@ class Socket {
     /// came with it. kTimedOut; kIo: the peer is gone; kCorrupt: another length.
     Result<void> receive(std::span<std::byte> bytes, std::uint32_t timeout_ms,
                          Descriptor* file = nullptr) const;
+    /// Whether nothing has come; from now on nothing can. False also where the peer is gone. If true, closing
+    /// the socket closes no descriptor that the peer has sent.
+    [[nodiscard]] bool silent() const;
     /// Makes accept() of another thread return.
     void shut_down() const;
     /// Makes receive() of another thread, and send() of the peer, return kIo. The peer's receive()

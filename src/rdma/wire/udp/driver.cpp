@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <random>
 #include <utility>
 
 namespace gnstor::rdma::udp {
@@ -16,11 +15,6 @@ namespace {
 
 // Bytes around the payload of a packet: IP, UDP, BTH with RETH (of a WRITE), ICRC.
 constexpr std::uint32_t kAroundPayloadV4 = 20 + 8 + 12 + 16 + 4, kAroundPayloadV6 = kAroundPayloadV4 + 20;
-
-std::uint64_t random_seed() {
-    std::random_device device;
-    return (std::uint64_t{device()} << 32) | device();
-}
 
 Result<std::uint32_t> choose_mtu(const UdpWireOptions& options, const IpAddress& address) {
     if (options.mtu != 0 && options.mtu != 1024 && options.mtu != 2048 && options.mtu != 4096)
@@ -40,14 +34,14 @@ Result<std::uint32_t> choose_mtu(const UdpWireOptions& options, const IpAddress&
         address.text(), interface);
 }
 
-roce::CmOptions manager_options(std::uint64_t seed) {
+roce::CmOptions manager_options() {
     roce::CmOptions cm;
     cm.connections_max = kConnectionsMax;
     cm.own_places = kOwnPlaces;
     cm.assured_of_peer = kAssuredOfPeer;
     cm.half_open_max = kHalfOpenMax;
     cm.half_open_of_peer_max = kHalfOpenOfPeerMax;
-    cm.seed = seed;
+    cm.seed = std::nullopt;
     return cm;
 }
 
@@ -61,13 +55,12 @@ Driver::Impl::Impl(const UdpWireOptions& wire, const IpAddress& bound, std::uint
       mtu(wire_mtu),
       reactor(on),
       socket(std::move(opened)),
-      manager(manager_options(random_seed())),
-      dice(random_seed()),
-      guid(dice.next()),
+      manager(manager_options()),
+      guid(random.next()),
       packets_to_peer_max(std::clamp(socket->receive_buffer_bytes() / 2 / packet_weight(mtu),
                                      kPacketsToPeerMin, kPacketsToPeerMax)),
-      message_budget({.seed = random_seed()}),
-      peer_standing(random_seed()) {
+      message_budget({.seed = random.next()}),
+      peer_standing(random.next()) {
     answering = std::make_unique<AnsweringThread>(
         [this](const PendingArrival& arrival, const ArrivalReply& reply) { answered(arrival, reply); });
 }

@@ -57,7 +57,7 @@ Halves halves(const roce::CmMessage& theirs, std::uint32_t mtu, std::uint32_t my
 }  // namespace
 
 std::uint32_t Driver::Impl::random_psn() {
-    return static_cast<std::uint32_t>(dice.next()) & roce::kPsnMask;
+    return static_cast<std::uint32_t>(random.next()) & roce::kPsnMask;
 }
 
 // Events first, as handling them creates messages.
@@ -212,7 +212,7 @@ void Driver::Impl::on_connected(roce::TimeNs now, const roce::CmEvent& event) {
     }
     Waiter& waiter = **waiting;
     const roce::CmMessage& rep = event.message;
-    const Halves h = halves(rep, waiter.mtu, waiter.start_psn, waiter.options, kAckTimeoutMin);
+    const Halves h = halves(rep, waiter.mtu, waiter.start_psn, waiter.options, options.ack_timeout);
     *waiter.link = make_link(waiter.qp, *waiter.endpoint, waiter.peer, event.id, h.requester, h.responder);
     waiter.private_data.assign(rep.private_data.begin(), rep.private_data.begin() + rep.private_bytes);
     finish(waiter, std::nullopt);
@@ -255,7 +255,7 @@ Result<void> Driver::Impl::begin_connect(Waiter& waiter, std::span<const std::by
     roce::IpAddresses names;
     names.v6 = !address.v4();
     names.source_port = static_cast<std::uint16_t>(
-        49152 + (dice.next() & 0x3FFF));  // an ephemeral port, as an active opener uses
+        49152 + (random.next() & 0x3FFF));  // an ephemeral port, as an active opener uses
     names.source = address.gid;
     names.destination = waiter.peer.gid;
     roce::encode_ip_addresses(names, std::span(data).first<roce::kIpAddressBytes>());

@@ -13,6 +13,7 @@
 // reactor's thread, unless stated otherwise.
 #pragma once
 
+#include "base/random.hpp"
 #include "rdma/roce/connection.hpp"
 #include "rdma/roce/connection_manager.hpp"
 #include "rdma/roce/message_rate_limiter.hpp"
@@ -23,8 +24,6 @@
 #include "rdma/wire/udp/answering.hpp"
 #include "rdma/wire/udp/driver.hpp"
 #include "rdma/wire/udp/socket.hpp"
-
-#include <gnstor/base/hash.hpp>
 
 #include <condition_variable>
 #include <deque>
@@ -50,8 +49,8 @@ inline constexpr std::uint32_t kPacketsToPeerMin = 16, kPacketsToPeerMax = 256;
 inline constexpr std::uint32_t kPacketsPerTurn = 8;
 /// READs of the peer that we execute at once, per link.
 inline constexpr std::uint8_t kResponderResources = 16;
-/// Range of acknowledgement timeouts, as exponents n of 4.096 us * 2^n: we use the minimum, a peer's REQ
-/// may ask for more. 17 ms: a process that is not scheduled for a time slice or two is not dead. With
+/// Range of acknowledgement timeouts, as exponents n of 4.096 us * 2^n: UdpWireOptions sets ours, a peer's
+/// REQ may ask for more. 17 ms: a process that is not scheduled for a time slice or two is not dead. With
 /// back-off and 7 retries a peer that is gone is noticed after 2 s, or 9 s where it asked for 67 ms.
 inline constexpr std::uint8_t kAckTimeoutMin = 12, kAckTimeoutMax = 14;
 /// The timeout that our REQ asks of the peer's requester (0.54 s; Linux asks the same). Linux's requester
@@ -176,7 +175,7 @@ struct Driver::Impl {
     Reactor& reactor;
     const std::unique_ptr<PacketSocket> socket;
     roce::ConnectionManager manager;
-    SplitMix64 dice;
+    RandomSource random;
     const std::uint64_t guid;
     const std::uint32_t packets_to_peer_max;
     std::map<roce::Gid, Flow> flows;  ///< of peers to which links exist

@@ -101,8 +101,12 @@ void Driver::Impl::on_management(roce::TimeNs now, const Arrived& arrived, const
     const roce::PeerTrust standing = message->kind == roce::CmKind::kRequest
                                          ? peer_standing.of_request(now, arrived.source.gid, *message)
                                          : peer_standing.of_peer(now, arrived.source.gid);
-    const bool known = knows(arrived.source) || manager.expects(arrived.source.gid, *message);
-    if (!message_budget.take(now, arrived.source.gid, known, standing)) {
+    const roce::MessageOf of = manager.expects(arrived.source.gid, *message) ? roce::MessageOf::kConnection
+                               : knows(arrived.source)                       ? roce::MessageOf::kPeer
+                                                                             : roce::MessageOf::kStranger;
+    const bool believed =
+        message->kind != roce::CmKind::kReadyToUse || message_budget.take_ready(now, arrived.source.gid);
+    if (!believed || !message_budget.take(now, arrived.source.gid, of, standing)) {
         ++tally.over_budget;
         return;
     }

@@ -99,6 +99,7 @@ Result<std::unique_ptr<SoftNic>> UdpNic::open(LoopWire& inside, udp::Driver& dri
     options.pollers = 1;
     Reactor* const only = &reactor;
     GN_ASSIGN(auto impl, make(inside, driver.address(), options, {&only, 1}));
+    impl->make_unpredictable();
     std::unique_ptr<UdpNic> nic(new UdpNic(std::move(impl), driver));
     GN_TRY(nic->attach());
     return Result<std::unique_ptr<SoftNic>>(std::move(nic));

@@ -4,6 +4,30 @@
 // One UdpWire is one IP address. It owns the socket and the connection manager of its NIC, and runs on
 // one reactor, as the NIC does. Packets are checked (ICRC, address of the peer) before the transport sees
 // them (roce/). Control calls: any host thread; everything else runs on the reactor's thread.
+//
+// Who can do what. Packets are neither encrypted nor authenticated: the ICRC is a checksum.
+//   * On the path (sees packets, sends any): everything that a peer can, to both ends. Against that only a
+//     network helps to which nobody else has access, or MACsec or IPsec below.
+//   * Off the path (sees nothing, sends under any address): must guess, all from the kernel's generator,
+//     for each packet                                                           chance a packet
+//       to execute a request, or to end a connection by a bad one:
+//         queue pair number (24 bits) and PSN (24)                              N * 2^-48
+//         of WRITE and READ also the key (32) and an address in its region      N * 2^-80 and less
+//       to end a connection by a NAK, or fake an acknowledgement:
+//         queue pair number, and a PSN in flight                                N * F * 2^-48
+//       to cause one needless NAK and retransmission:
+//         queue pair number, and a PSN ahead                                    N * 2^-25
+//       to end one by DREQ: our id (32), the peer's (32 of ours), our queue pair number    N * 2^-88
+//       to take over or end a connect(): our id, the transaction (64)           2^-96
+//       to complete a connection that it began in another's name: our id; 32 tries a second are heard
+//     with N queue pairs connected to the forged address, and F packets of one in flight (64 KiB at most:
+//     16 of 4 KiB). N = 32, at 1 Gbit/s: a forged SEND of a capsule is executed once in 118 days
+//     (0.86 million a second), a NAK with F = 64 ends a connection once in 26 hours; of an idle one, never.
+//     Ten times the rate is a tenth of the time: it is then bandwidth that is noticed first
+//     (UdpWireCounters::unknown_queue_pair counts the failures).
+//   * A recorded packet of an earlier connection meets a new queue pair number at a target, and a new first
+//     PSN at both ends; a recorded one of the same connection is a duplicate, which is not executed (a READ
+//     is answered again, to the peer).
 #pragma once
 
 #include <gnstor/base/reactor.hpp>
@@ -26,6 +50,10 @@ struct UdpWireOptions {
     /// Requested from the kernel for arriving packets; granted up to net.core.rmem_max, or in full with
     /// CAP_NET_ADMIN.
     std::uint32_t receive_buffer_bytes = 8u << 20;
+    /// First acknowledgement timeout of connections that this wire starts, as the exponent n of
+    /// 4.096 us * 2^n, 12 (17 ms; a smaller value counts as 12) to 14. For a peer that may not run for
+    /// seconds, such as an emulated machine, 14: its silence ends a connection after 9 s instead of 2 s.
+    std::uint8_t ack_timeout = 12;
 };
 
 struct UdpWireCounters {

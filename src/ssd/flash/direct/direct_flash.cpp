@@ -30,6 +30,7 @@ std::uint32_t lines_of(UnitRange range, std::uint32_t pages_per_unit, std::uint3
 DirectFlash::DirectFlash(DirectFile& shared, UnitRange range, std::unique_ptr<IoQueue> queue)
     : shared_(shared),
       geometry_(shared.superblock().geometry()),
+      drive_(seed_of(shared.superblock())),
       range_(range),
       first_line_(static_cast<std::uint32_t>(std::uint64_t{range.first} * geometry_.pages_per_unit /
                                              kRecordsPerLine)),
@@ -101,7 +102,7 @@ void DirectFlash::queue_page(PageNumber page, std::uint32_t slot) {
 }
 
 void DirectFlash::store_record(PageNumber page, PageOob& oob) {
-    oob.crc = record_crc(oob, page);
+    oob.crc = record_crc(oob, page, drive_);
     std::memcpy(record_of(page), &oob, sizeof oob);
     unit_of(page).next = page % geometry_.pages_per_unit + 1;
     mark_dirty(page / kRecordsPerLine);
@@ -194,7 +195,7 @@ FlashStatus DirectFlash::read_oob(PageNumber page, PageOob& oob) {
         oob.kind = PageKind::kErased;
         return FlashStatus::kOk;
     }
-    return is_whole(oob, page) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
+    return is_whole(oob, page, drive_) ? FlashStatus::kOk : FlashStatus::kUncorrectable;
 }
 
 FlashStatus DirectFlash::erase(std::uint32_t unit) {

@@ -16,6 +16,7 @@
 #include "ssd/flash/direct/aligned_buffer.hpp"
 #include "ssd/flash/direct/direct_store.hpp"
 #include "ssd/flash/direct/read_ahead.hpp"
+#include "ssd/flash/record_copies.hpp"
 
 #include <array>
 #include <chrono>
@@ -134,6 +135,7 @@ class DirectFlash final : public deengine::Flash {
 
     DirectFile& shared_;
     deengine::FlashGeometry geometry_;
+    DriveSeed drive_;
     UnitRange range_;
     std::uint32_t first_line_;
     std::vector<Unit> units_;

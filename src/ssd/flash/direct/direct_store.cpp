@@ -41,10 +41,11 @@ Result<std::uint32_t> logical_block_of(int fd, const StoreFile& file) {
 
 /// Replaces each record of `line`, whose first record is that of `page`, with the valid one of its two
 /// copies.
-RecordDamage unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page) {
+RecordDamage unite_copies(std::byte* line, const std::byte* copies, deengine::PageNumber page,
+                          DriveSeed drive) {
     RecordDamage damage;
     for (std::size_t at = 0; at < kStorePage; at += sizeof(deengine::PageOob)) {
-        const RecordCopies found = compare_records(line + at, copies + at, page++);
+        const RecordCopies found = compare_records(line + at, copies + at, page++, drive);
         std::memcpy(line + at, &found.counts, sizeof found.counts);
         damage.add(found);
     }
@@ -96,6 +97,7 @@ Result<void> DirectStore::load_records() {
     shared_.records = Mapping(at, bytes);
     AlignedBuffer chunk(kLoadBytes), copies(kLoadBytes);
     const AlignedBuffer zeroes(kStorePage);
+    const DriveSeed drive = seed_of(s);
     RecordDamage damage;
     for (std::size_t done = 0; done < bytes; done += kLoadBytes) {
         const std::size_t now = std::min(kLoadBytes, bytes - done);
@@ -109,7 +111,7 @@ Result<void> DirectStore::load_records() {
             std::byte* const line = chunk.data() + p;
             const auto first = static_cast<deengine::PageNumber>((done + p) / sizeof(deengine::PageOob));
             if (std::memcmp(line, copies.data() + p, kStorePage) != 0) {
-                const RecordDamage here = unite_copies(line, copies.data() + p, first);
+                const RecordDamage here = unite_copies(line, copies.data() + p, first, drive);
                 damage.add(here);
                 // Neither of two contradicting copies is trusted: both stay on the medium until the line is
                 // written for another reason, so that a check can name them.
@@ -128,9 +130,10 @@ Result<void> DirectStore::load_records() {
 
 void DirectStore::note_journal_pages(const std::byte* line, deengine::PageNumber first) {
     const std::uint64_t pages = shared_.superblock().geometry().pages();
+    const DriveSeed drive = seed_of(shared_.superblock());
     for (std::uint32_t i = 0; i < DirectFlash::kRecordsPerLine && first + i < pages; ++i)
-        shared_.file->note_found_journal(first + i,
-                                         find_journal_page(line + i * sizeof(deengine::PageOob), first + i));
+        shared_.file->note_found_journal(
+            first + i, find_journal_page(line + i * sizeof(deengine::PageOob), first + i, drive));
 }
 
 Result<FlashParts> DirectStore::parts(std::uint32_t count) {

@@ -3,6 +3,8 @@
 #include <gnstor/base/crc32c.hpp>
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,6 +18,14 @@ using deengine::SyncState;
 namespace {
 
 constexpr std::chrono::seconds kSyncDeadline{120};
+
+/// File systems that turn the range into unwritten space in place. XFS frees the space and allocates it again
+/// in a second transaction: on a full disk another program could take it in between.
+bool keeps_space_in_zero_range(int fd) {
+    struct statfs system {};
+    return ::fstatfs(fd, &system) == 0 &&
+           (system.f_type == EXT4_SUPER_MAGIC || system.f_type == BTRFS_SUPER_MAGIC);
+}
 
 }  // namespace
 
@@ -41,7 +51,8 @@ SyncWorker& MappedFile::worker() {
 MappedFlash::MappedFlash(MappedFile& file, UnitRange range) : shared_(file) {
     const Superblock& s = file.file().superblock();
     unit_bytes_ = std::uint64_t{s.pages_per_unit} * nvme::kBlockBytes;
-    attach(s.geometry(), file.data(), file.records(), file.record_copies(), range);
+    zero_range_keeps_space_ = keeps_space_in_zero_range(file.file().fd());
+    attach(s.geometry(), file.data(), file.records(), file.record_copies(), range, seed_of(s));
     record_damage_ = scan_records();
     if (file.file().superblock().service_units == 1 || range.units < s.units)
         file.file().note_found_journal(range.first * s.pages_per_unit, scanned_journal());
@@ -113,7 +124,8 @@ bool MappedFlash::reserve_unit(std::uint32_t unit) {
 }
 
 void MappedFlash::drop_data(std::uint32_t unit) {
-    // Only saves the next programs from reading old data: nothing is lost if it is refused.
+    // Only saves the next programs from reading old data: nothing is lost without it.
+    if (!zero_range_keeps_space_) return;
     (void)::fallocate(shared_.file().fd(), FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE,
                       static_cast<off_t>(shared_.file().superblock().data_offset + unit * unit_bytes_),
                       static_cast<off_t>(unit_bytes_));

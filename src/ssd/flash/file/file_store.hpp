@@ -74,6 +74,7 @@ class MappedFlash : public FlashArray {
 
     MappedFile& shared_;
     RecordDamage record_damage_;
+    bool zero_range_keeps_space_ = false;  ///< of the file system: FALLOC_FL_ZERO_RANGE frees nothing
     std::uint64_t unit_bytes_;
     std::uint64_t ticket_ = 0;  // of the sync in flight; 0: none, or one with nothing to do
     bool in_flight_ = false;

@@ -62,7 +62,7 @@ Result<void> write_new_file(int fd, const Superblock& s, const std::filesystem::
                      path.string(), errno_text());
     }
     BootRecord boot = new_boot_record();
-    if (!write_boot_record(fd, boot) || !write_all(fd, &s, sizeof s, 0) || ::fsync(fd) != 0) {
+    if (!write_boot_record(fd, boot, seed_of(s)) || !write_all(fd, &s, sizeof s, 0) || ::fsync(fd) != 0) {
         return error(Errc::kIo, "cannot write the superblock of the store {}: {}", path.string(),
                      errno_text());
     }
@@ -79,7 +79,7 @@ std::string hex(const std::uint8_t* bytes, std::size_t count) {
 
 Result<void> StoreFile::read_head() {
     GN_ASSIGN(superblock_, read_superblock(fd_.get(), path_));
-    GN_ASSIGN(boot_, read_boot_record(fd_.get(), path_));
+    GN_ASSIGN(boot_, read_boot_record(fd_.get(), path_, seed_of(superblock_)));
     struct stat st {};
     is_device_ = ::fstat(fd_.get(), &st) == 0 && S_ISBLK(st.st_mode);
     // A copy of a store may have lost the disk space that creation had reserved.
@@ -221,7 +221,7 @@ bool StoreFile::record_open(BootMode mode) {
     boot_.backbone = backbone(request_.backbone);
     boot_.state = BootState::kOpen;
     std::copy(request_.host_boot.bytes.begin(), request_.host_boot.bytes.end(), boot_.host_boot_id);
-    if (!sync() || !write_boot_record(fd_.get(), boot_)) {
+    if (!sync() || !write_boot_record(fd_.get(), boot_, seed_of(superblock_))) {
         fail();
         return false;
     }
@@ -272,7 +272,7 @@ bool StoreFile::note_recovered() {
         boot_.mode = request_.mode;
         use_.store(Use::kServing, std::memory_order_relaxed);
     }
-    if (sync() && write_boot_record(fd_.get(), boot_)) return true;
+    if (sync() && write_boot_record(fd_.get(), boot_, seed_of(superblock_))) return true;
     fail();
     return false;
 }
@@ -310,7 +310,7 @@ Result<void> StoreFile::end_use() {
     boot_.state = BootState::kClean;
     // Not the generation on the medium: the newest copy may have rotted since it was stored.
     boot_.metadata_generation = generation_;
-    if (!write_boot_record(fd_.get(), boot_)) {
+    if (!write_boot_record(fd_.get(), boot_, seed_of(superblock_))) {
         fail();
         return error(Errc::kIo, "cannot write the boot record of the store {}: {}", path_.string(),
                      errno_text());
@@ -426,7 +426,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::format_device(const std::filesyste
     BootRecord boot = new_boot_record();
     // The superblock last: a device that was formatted in part is no store.
     const bool written = zero_all(fd.get(), 0, superblock.data_offset) && ::fdatasync(fd.get()) == 0 &&
-                         write_boot_record(fd.get(), boot) &&
+                         write_boot_record(fd.get(), boot, seed_of(superblock)) &&
                          write_all(fd.get(), &superblock, sizeof superblock, 0) && ::fdatasync(fd.get()) == 0;
     if (!written) return error(Errc::kIo, "cannot format the device {}: {}", path.string(), errno_text());
     std::unique_ptr<StoreFile> store(new StoreFile(std::move(fd), path));
@@ -452,7 +452,8 @@ Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFil
         GN_ASSIGN(std::unique_ptr<StoreFile> fresh, create_file(path, empty));
         log_error(
             "the store {} {}: its contents (incarnation {}) are now in {}, and the drive continues empty as "
-            "a new incarnation; delete that file when all volumes have all their replicas again",
+            "a new incarnation; keep that file: it is the only copy of its data unless SSDs of other hosts "
+            "hold the replicas, and nothing fills the drive again",
             path.string(), kWhy, old, aside.string());
         return fresh;
     }
@@ -468,7 +469,7 @@ Result<std::unique_ptr<StoreFile>> StoreFile::set_aside(std::unique_ptr<StoreFil
 Result<void> StoreFile::empty() {
     boot_.state = BootState::kEmptying;
     const std::uint64_t from = superblock_.metadata_offset;
-    bool done = write_boot_record(fd_.get(), boot_) &&
+    bool done = write_boot_record(fd_.get(), boot_, seed_of(superblock_)) &&
                 zero_all(fd_.get(), from, superblock_.data_offset - from) &&
                 reserve_room(fd_.get(), from, superblock_.data_offset - from) && ::fdatasync(fd_.get()) == 0;
     if (done && !is_device_)  // only frees disk space
@@ -476,7 +477,7 @@ Result<void> StoreFile::empty() {
     const std::uint64_t generation = boot_.generation;
     boot_ = new_boot_record();
     boot_.generation = generation;
-    done = done && write_boot_record(fd_.get(), boot_);
+    done = done && write_boot_record(fd_.get(), boot_, seed_of(superblock_));
     if (!done) return error(Errc::kIo, "cannot empty the store {}: {}", path_.string(), errno_text());
     return {};
 }
@@ -514,7 +515,7 @@ StoreFile::Slot StoreFile::read_slot(std::uint32_t index) const {
     if (!read_all(fd_.get(), &copies[0], sizeof copies[0], slot_offset(index)) ||
         !read_all(fd_.get(), &copies[1], sizeof copies[1], second_header_offset(index)))
         return slot;
-    const HeaderCopies found = compare_headers(copies[0], copies[1], capacity());
+    const HeaderCopies found = compare_headers(copies[0], copies[1], capacity(), seed_of(superblock_));
     const MetadataHeader& h = found.header;
     slot.rotten = found.rotten;
     slot.head_whole = found.whole;
@@ -554,7 +555,7 @@ bool StoreFile::store(std::span<const std::byte> blob) {
     next.generation = std::max({generation_, generation[0], generation[1]}) + 1;
     next.length = blob.size();
     next.blob_crc = crc32c(blob.data(), blob.size());
-    next.crc = crc32c(&next, offsetof(MetadataHeader, crc));
+    next.crc = metadata_header_crc(next, seed_of(superblock_));
     // Clear the slot's headers and write the blob; write the new headers only when both are on the medium.
     const bool stored = write_all(fd_.get(), &nothing, sizeof nothing, target) &&
                         write_all(fd_.get(), &nothing, sizeof nothing, second) &&

@@ -42,14 +42,6 @@ Error refuse_version(const Superblock& s, const std::filesystem::path& path) {
                  path.string(), s.format_version);
 }
 
-bool whole(const BootRecord& r) {
-    return std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
-           r.crc == crc32c(&r, offsetof(BootRecord, crc)) &&
-           (r.mode == BootMode::kProcess || r.mode == BootMode::kPower) &&
-           r.backbone <= BootBackbone::kDirect &&
-           (r.state == BootState::kClean || r.state == BootState::kOpen || r.state == BootState::kEmptying);
-}
-
 }  // namespace
 
 std::string serial_from(const Uuid& uuid) {
@@ -158,7 +150,8 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path) {
                      path.string());
     }
     // Check the version before the checksum: another format may place its checksum elsewhere.
-    if (s.format_version != kStoreFormatVersion) return refuse_version(s, path);
+    if (s.format_version < kOldestStoreFormatVersion || s.format_version > kStoreFormatVersion)
+        return refuse_version(s, path);
     if (s.crc != crc32c(&s, offsetof(Superblock, crc))) {
         return error(Errc::kCorrupt,
                      "the superblock of the store {} is damaged: its checksum does not match; read from "
@@ -204,12 +197,29 @@ BootRecord new_boot_record() {
     return r;
 }
 
+std::uint32_t boot_record_crc(const BootRecord& record, DriveSeed drive) {
+    return crc32c(&record, offsetof(BootRecord, crc), drive.crc);
+}
+
+bool is_whole(const BootRecord& r, DriveSeed drive) {
+    return std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
+           r.crc == boot_record_crc(r, drive) &&
+           (r.mode == BootMode::kProcess || r.mode == BootMode::kPower) &&
+           r.backbone <= BootBackbone::kDirect &&
+           (r.state == BootState::kClean || r.state == BootState::kOpen || r.state == BootState::kEmptying);
+}
+
 Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
+    GN_ASSIGN(const Superblock superblock, read_superblock(fd, path));
+    return read_boot_record(fd, path, seed_of(superblock));
+}
+
+Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path, DriveSeed drive) {
     BootRecord copies[2] = {};
     if (!read_all(fd, copies, sizeof copies, kBootOffset))
         return error(code_of_read(), "cannot read the boot record of the store {}: {}", path.string(),
                      errno_text());
-    const bool valid[2] = {whole(copies[0]), whole(copies[1])};
+    const bool valid[2] = {is_whole(copies[0], drive), is_whole(copies[1], drive)};
     if (!valid[0] && !valid[1]) {
         return error(
             Errc::kCorrupt,
@@ -222,9 +232,9 @@ Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path) {
     return valid[1] && (!valid[0] || copies[1].generation > copies[0].generation) ? copies[1] : copies[0];
 }
 
-bool write_boot_record(int fd, BootRecord& record) {
+bool write_boot_record(int fd, BootRecord& record, DriveSeed drive) {
     ++record.generation;
-    record.crc = crc32c(&record, offsetof(BootRecord, crc));
+    record.crc = boot_record_crc(record, drive);
     return write_all(fd, &record, sizeof record, kBootOffset) && ::fdatasync(fd) == 0 &&
            write_all(fd, &record, sizeof record, kBootOffset + sizeof record) && ::fdatasync(fd) == 0;
 }
@@ -249,14 +259,18 @@ bool was_only_killed(const BootRecord& r, const Uuid& host_boot) {
            !host_boot.is_nil() && std::equal(host_boot.bytes.begin(), host_boot.bytes.end(), r.host_boot_id);
 }
 
+std::uint32_t metadata_header_crc(const MetadataHeader& header, DriveSeed drive) {
+    return crc32c(&header, offsetof(MetadataHeader, crc), drive.crc);
+}
+
 HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,
-                             std::uint64_t blob_bytes_max) {
-    const auto is_whole = [&](const MetadataHeader& h) {
+                             std::uint64_t blob_bytes_max, DriveSeed drive) {
+    const auto whole = [&](const MetadataHeader& h) {
         return std::equal(kMetadataMagic.begin(), kMetadataMagic.end(), h.magic) && h.generation != 0 &&
-               h.crc == crc32c(&h, offsetof(MetadataHeader, crc)) && h.length <= blob_bytes_max;
+               h.crc == metadata_header_crc(h, drive) && h.length <= blob_bytes_max;
     };
-    const bool one = is_whole(first);
-    const bool other = is_whole(second);
+    const bool one = whole(first);
+    const bool other = whole(second);
     HeaderCopies copies;
     copies.whole = one || other;
     copies.both_whole = one && other && first.generation == second.generation;

@@ -11,6 +11,7 @@
 #include <gnstor/base/result.hpp>
 #include <gnstor/base/uuid.hpp>
 
+#include "ssd/flash/drive_seed.hpp"
 #include "ssd/flash/store_format.hpp"
 
 #include <filesystem>
@@ -43,10 +44,15 @@ Result<Superblock> read_superblock(int fd, const std::filesystem::path& path);
 
 /// The boot record of an unused store, with a new incarnation.
 [[nodiscard]] BootRecord new_boot_record();
+Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path, DriveSeed drive);
+/// The same of a store whose superblock was not read yet.
 Result<BootRecord> read_boot_record(int fd, const std::filesystem::path& path);
+[[nodiscard]] std::uint32_t boot_record_crc(const BootRecord& record, DriveSeed drive);
+/// Whether it is an undamaged boot record of this drive.
+[[nodiscard]] bool is_whole(const BootRecord& record, DriveSeed drive);
 /// Increments the generation, computes the checksum, and writes both copies, the second after the first is on
 /// the medium.
-[[nodiscard]] bool write_boot_record(int fd, BootRecord& record);
+[[nodiscard]] bool write_boot_record(int fd, BootRecord& record, DriveSeed drive);
 
 /// The id of this host's current boot: /proc/sys/kernel/random/boot_id. Nil if it cannot be read.
 [[nodiscard]] Uuid host_boot_id();
@@ -70,7 +76,8 @@ struct HeaderCopies {
     bool rotten = false;
 };
 [[nodiscard]] HeaderCopies compare_headers(const MetadataHeader& first, const MetadataHeader& second,
-                                           std::uint64_t blob_bytes_max);
+                                           std::uint64_t blob_bytes_max, DriveSeed drive);
+[[nodiscard]] std::uint32_t metadata_header_crc(const MetadataHeader& header, DriveSeed drive);
 /// Bytes of a blob that fit into a slot, beside the two copies of its header.
 constexpr std::uint64_t metadata_capacity(std::uint64_t slot_bytes) {
     return slot_bytes - 2 * sizeof(MetadataHeader);

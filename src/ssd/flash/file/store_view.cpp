@@ -19,8 +19,8 @@ namespace {
 class ViewFlash final : public FlashArray {
   public:
     ViewFlash(deengine::FlashGeometry geometry, std::byte* data, std::byte* records, std::byte* record_copies,
-              UnitRange range) {
-        attach(geometry, data, records, record_copies, range);
+              UnitRange range, DriveSeed drive) {
+        attach(geometry, data, records, record_copies, range, drive);
         (void)scan_records();
     }
 };
@@ -54,7 +54,7 @@ FlashParts StoreView::parts(std::uint32_t count) {
     for (std::uint32_t i = 0; i < count; ++i)
         made.push_back(std::make_unique<ViewFlash>(
             superblock_.geometry(), base + superblock_.data_offset, base + superblock_.oob_offset,
-            base + superblock_.record_copies_offset(), UnitRange::of(superblock_.units, i, count)));
+            base + superblock_.record_copies_offset(), UnitRange::of(superblock_.units, i, count), drive_));
     return made;
 }
 
@@ -63,8 +63,7 @@ std::array<BootCopy, 2> StoreView::boot_copies() const {
     for (std::size_t i = 0; i < 2; ++i) {
         BootRecord r{};
         std::memcpy(&r, mapping_.data() + kBootOffset + i * sizeof r, sizeof r);
-        facts[i].whole = std::equal(kBootMagic.begin(), kBootMagic.end(), r.magic) && r.generation != 0 &&
-                         r.crc == crc32c(&r, offsetof(BootRecord, crc));
+        facts[i].whole = is_whole(r, drive_);
         facts[i].generation = facts[i].whole ? r.generation : 0;
     }
     return facts;
@@ -83,7 +82,7 @@ MetadataSlots StoreView::metadata_copies() const {
         MetadataHeader second{};
         std::memcpy(&first, slot(i), sizeof first);
         std::memcpy(&second, slot(i) + superblock_.metadata_bytes - sizeof second, sizeof second);
-        const HeaderCopies found = compare_headers(first, second, capacity());
+        const HeaderCopies found = compare_headers(first, second, capacity(), drive_);
         const MetadataHeader& h = found.header;
         f.rotten = found.rotten;
         f.head_whole = found.whole;
@@ -123,7 +122,7 @@ std::optional<JournalLoss> StoreView::journal_loss() const {
         const auto page = static_cast<deengine::PageNumber>(p);
         const RecordCopies copies = record(page);
         found[superblock_.service_unit_of(page)].add(
-            find_journal_page(reinterpret_cast<const std::byte*>(&copies.counts), page));
+            find_journal_page(reinterpret_cast<const std::byte*>(&copies.counts), page, drive_));
     }
     return find_loss(known.value(), found);
 }

@@ -43,7 +43,7 @@ class StoreView final : public deengine::MetadataStore {
     [[nodiscard]] const Superblock& superblock() const { return superblock_; }
     [[nodiscard]] std::array<BootCopy, 2> boot_copies() const;
     /// The valid boot record; kCorrupt if both copies are damaged.
-    [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_); }
+    [[nodiscard]] Result<BootRecord> boot() const { return read_boot_record(fd_.get(), path_, drive_); }
     [[nodiscard]] MetadataSlots metadata_copies() const;
     /// Whether a drive may use this metadata: metadata_slots.hpp.
     [[nodiscard]] Result<void> check_metadata(bool accept_loss) const;
@@ -61,10 +61,12 @@ class StoreView final : public deengine::MetadataStore {
     [[nodiscard]] std::uint64_t page_offset(deengine::PageNumber page) const {
         return superblock_.data_offset + std::uint64_t{page} * nvme::kBlockBytes;
     }
+    /// What the checksums of its records begin with.
+    [[nodiscard]] DriveSeed drive_seed() const { return drive_; }
     /// The copies of a page's record, compared.
     [[nodiscard]] RecordCopies record(deengine::PageNumber page) const {
         const std::byte* first = mapping_.data() + record_offset(page);
-        return compare_records(first, first + superblock_.records_bytes(), page);
+        return compare_records(first, first + superblock_.records_bytes(), page, drive_);
     }
     [[nodiscard]] bool record_copies_differ(deengine::PageNumber first, std::uint32_t pages) const {
         const std::byte* at = mapping_.data() + record_offset(first);
@@ -82,13 +84,14 @@ class StoreView final : public deengine::MetadataStore {
 
   private:
     StoreView(FileDescriptor fd, std::filesystem::path path, const Superblock& superblock)
-        : fd_(std::move(fd)), path_(std::move(path)), superblock_(superblock) {}
+        : fd_(std::move(fd)), path_(std::move(path)), superblock_(superblock), drive_(seed_of(superblock)) {}
     [[nodiscard]] const std::byte* slot(int index) const;
     [[nodiscard]] std::uint64_t generation_told() const;
 
     FileDescriptor fd_;
     std::filesystem::path path_;
     Superblock superblock_;
+    DriveSeed drive_;
     Mapping mapping_;
     std::vector<std::byte> blob_;  // stored through this view
     bool stored_ = false;

@@ -23,7 +23,7 @@ Result<std::unique_ptr<MemoryFlash>> MemoryFlash::create(deengine::FlashGeometry
 MemoryFlash::MemoryFlash(std::shared_ptr<MemoryPages> pages, deengine::FlashGeometry geometry,
                          UnitRange range)
     : pages_(std::move(pages)), range_(pages_->add_range(range)) {
-    attach(geometry, pages_->data(), pages_->records(), nullptr, range);
+    attach(geometry, pages_->data(), pages_->records(), nullptr, range, DriveSeed{});
 }
 
 std::unique_ptr<MemoryFlash> MemoryFlash::part(UnitRange range) const {

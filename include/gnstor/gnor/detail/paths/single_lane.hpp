@@ -143,13 +143,13 @@ GN_HD GN_INLINE void send_single_lane(State& c, const CommandContext& context, n
     simt::release_before_stores<simt::Scope::kSystem>();
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
-        if (i < flight.count) flight.path[i].send.record_alone(flight.path[i].ticket);
+        if (i < flight.count) flight.path[i].send.store_doorbell_single_lane(flight.path[i].ticket);
     rdma::record_consumed(flight.completions, flight.consumed);
     probe(SingleLaneStep::kRecorded);
     simt::release_before_stores<simt::Scope::kSystem>();
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
-        if (i < flight.count) flight.path[i].send.bell_alone(flight.path[i].ticket);
+        if (i < flight.count) flight.path[i].send.ring_bell_single_lane(flight.path[i].ticket);
     GN_DEVICE_UNROLL
     for (std::uint32_t i = 0; i < kMost; ++i)
         if (record[i].at != nullptr)
@@ -190,7 +190,7 @@ GN_HD GN_INLINE bool reap_single_lane(State& c, SingleLaneFlight<State, kMost>& 
     bool as_expected = true;
     std::uint32_t looks = 0, backoff = 0;
     while (as_expected && pending_of(flight.control) != 0) {
-        const rdma::InlineMessage seen = rdma::look_alone(flight.completions, flight.consumed);
+        const rdma::InlineMessage seen = rdma::peek_single_lane(flight.completions, flight.consumed);
         if (seen.look == rdma::Look::kNothing) {
             as_expected = ++looks < kSingleLaneLooks && !deadline.passed();
             if (as_expected) pause_between_trips<State>(backoff);
@@ -206,7 +206,7 @@ GN_HD GN_INLINE bool reap_single_lane(State& c, SingleLaneFlight<State, kMost>& 
             auto& path = flight.path[i];
             if (!answers || as_expected || !flight.is_pending(i) || path.send.qpn != seen.qpn) continue;
             as_expected = true;
-            rdma::take_alone(flight.completions, flight.consumed++);
+            rdma::consume_single_lane(flight.completions, flight.consumed++);
             c.queue(path.number).receive.posted = ++path.posted;
             owed |= std::uint64_t{1} << path.number;
             flight.control &= ~(1u << i);

@@ -71,6 +71,53 @@ GN_HD std::uint32_t next_single_target(State& c, const Targets& in, DoubtRound& 
     return kNone;
 }
 
+/// Begins a round: all replicas of one map are asked for the block.
+GN_HD inline void start_round(DoubtRound& round, nvme::MapVersion map_version) {
+    round.map_version = map_version;
+    round.newest = 0;
+    round.failed = nvme::Status::kSuccess;
+    round.rank = round.doubtful = round.best = 0;
+}
+
+/// Which replica is asked next for a block, and how.
+struct SingleChoice {
+    std::uint32_t target = kNone;  ///< kNone: none is left
+    std::uint8_t attempts = kBlockByBlock;
+    bool again = false;     ///< all replicas are asked once more, after a pause
+    bool waits = false;     ///< that pause is not over
+    bool unmapped = false;  ///< no replica is *in*
+};
+
+/// Chooses. If all replicas must be asked again, returns `waits` until the pause is over; then loads the map
+/// and starts a new round. `starts`: the round begins with this choice.
+template <class State>
+GN_HD SingleChoice choose_single(State& c, Operation& op, CommandSlot& slot, LaneWork& work,
+                                 DoubtRound& round, bool starts) {
+    SingleChoice next;
+    const Targets in = replicas_in(op, slot.block);
+    next.unmapped = in.count == 0;
+    const bool refused_older = !starts && (slot.attempts & kOlderAccepted) != 0;
+    if (!refused_older) next.target = next_single_target(c, in, round);
+    if (next.target == kNone && !refused_older && in.count != 0 && round.doubtful + 1u == 1u << in.count) {
+        next.attempts = kBlockByBlock | kOlderAccepted;
+        next.target = in.slot[round.best];
+        if (is_broken(c, next.target)) {
+            next.target = kNone;
+            round.failed = nvme::Status::kQueueError;
+        }
+    }
+    if (next.target != kNone || !nvme::may_retry(round.failed)) return next;
+    next.again = true;
+    const auto when =
+        round.failed == nvme::Status::kStaleMap ? NextAttempt::kUnderNewMap : NextAttempt::kAfterPause;
+    next.waits = !work.pause.over(c, op, slot, when);
+    if (next.waits) return next;
+    op.load_map();
+    start_round(round, op.map->version);
+    next.target = next_single_target(c, replicas_in(op, slot.block), round);
+    return next;
+}
+
 /// Continues the oldest command, a read that no replica had as a whole, with its next replica or block.
 /// `status`: the answer of the replica asked last. False: it waits.
 template <class State>
@@ -80,7 +127,6 @@ GN_HD GN_NOINLINE bool continue_block_by_block(State& c, Operation& op, Cursor& 
     const bool begins = (slot.attempts & kBlockByBlock) == 0;
     DoubtRound round = begins ? DoubtRound{} : load_round(slot);
     bool fresh = begins;  // no replica was asked for this block yet
-    bool again = false;   // all replicas are asked once more, after a pause
     const bool took_older = nvme::ok(status) && (slot.attempts & kOlderAccepted) != 0;
     if (!begins) {
         const std::uint64_t low = simt::load_relaxed<State::kScope>(&slot.answer[2]);
@@ -99,56 +145,28 @@ GN_HD GN_NOINLINE bool continue_block_by_block(State& c, Operation& op, Cursor& 
         fail_command(c, cursor, work.dequeue(c), nvme::ok(status) ? nvme::Status::kDoubtful : status);
         return true;
     }
-    const auto start_block = [&] {
-        round.map_version = op.map->version;
-        round.newest = 0;
-        round.failed = nvme::Status::kSuccess;
-        round.rank = round.doubtful = round.best = 0;
-    };
     op.load_map();
     const bool starts = fresh || round.map_version != op.map->version;
-    if (starts) start_block();
-    const Targets in = replicas_in(op, slot.block);
-    const bool refused_older = !starts && (slot.attempts & kOlderAccepted) != 0;
-    std::uint32_t target = refused_older ? kNone : next_single_target(c, in, round);
-    std::uint8_t attempts = kBlockByBlock;
-    if (target == kNone && !refused_older && in.count != 0 && round.doubtful + 1u == 1u << in.count) {
-        attempts = kBlockByBlock | kOlderAccepted;
-        target = in.slot[round.best];
-        if (is_broken(c, target)) {
-            target = kNone;
-            round.failed = nvme::Status::kQueueError;
-        }
-    }
-    if (target == kNone) {
-        again = nvme::may_retry(round.failed);
-        const auto next =
-            round.failed == nvme::Status::kStaleMap ? NextAttempt::kUnderNewMap : NextAttempt::kAfterPause;
-        if (again && !work.pause.over(c, op, slot, next)) return false;
-        if (again) {
-            op.load_map();
-            start_block();
-            const Targets now = replicas_in(op, slot.block);
-            target = next_single_target(c, now, round);
-        }
-    }
+    if (starts) start_round(round, op.map->version);
+    const SingleChoice next = choose_single(c, op, slot, work, round, starts);
+    if (next.waits) return false;
     const std::uint32_t index = work.dequeue(c);
-    if (target == kNone) {
+    if (next.target == kNone) {
         work.pause = RetryPause{};
         // No failure was recorded: no replica is *in*, or the older version was refused as doubtful.
-        if (nvme::ok(round.failed)) round.failed = in.count == 0 ? nvme::Status::kQueueError : status;
+        if (nvme::ok(round.failed)) round.failed = next.unmapped ? nvme::Status::kQueueError : status;
         fail_command(c, cursor, index, round.failed);
         return true;
     }
-    if (again)
+    if (next.again)
         work.pause.start();
     else if (fresh)
         work.pause = RetryPause{};
     if (took_older) c.count(&Counters::older_reads, 1);
     store_round(slot, round);
-    slot.attempts = attempts;
+    slot.attempts = next.attempts;
     Targets one;
-    one.slot[0] = static_cast<std::uint8_t>(target);
+    one.slot[0] = static_cast<std::uint8_t>(next.target);
     one.count = 1;
     send_again(c, op, work, index, one);
     return true;

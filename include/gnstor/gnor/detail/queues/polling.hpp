@@ -101,7 +101,7 @@ struct PollCounts {
 
     // The counts in one word, so that one sum adds all of them: no count of a trip exceeds kLargestTrip.
     static constexpr std::uint32_t kBits = 6;
-    static_assert(rdma::kLargestTrip < 1u << kBits && rdma::kLoneLaneLooksAhead < 1u << kBits &&
+    static_assert(rdma::kLargestTrip < 1u << kBits && rdma::kSingleLaneLookahead < 1u << kBits &&
                       5 * kBits <= 32,
                   "each count must fit its own bits");
     GN_HD

@@ -1,15 +1,8 @@
-// admin.cpp: vendor admin commands (nvme/vendor.hpp): VOLUME ADD, CHMOD, DELETE, LIST, MAP SET, FLOOR; GRANT
-// ASK (nvme/fencing.hpp).
-//
-// A change is made on a copy of the state, stored, and then swapped in, so that an acknowledged change is
-// durable and a refused one has no effect. Before a change is acknowledged, all commands pending under the
-// old state are answered (docs/array.md, rule 2: a barrier through all shards). Terms: a newer term is stored
-// together with the change that carries it; a term older than the newest seen, or too far above it, is
-// refused. VOLUME LIST is answered under any term and raises none, so that a daemon that lost its store can
-// learn the newest term.
+#include "deengine/front/vendor_commands.hpp"
+
 #include <gnstor/nvme/fencing.hpp>
 
-#include "deengine/front/engine_impl.hpp"
+#include "deengine/front/shard_port.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -44,7 +37,7 @@ Status copy_payload(std::span<const std::byte> data, T& out) {
 
 }  // namespace
 
-Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
+Status VendorCommands::run(const nvme::Command& command, Requester from, std::span<std::byte> data,
                            std::uint64_t now_ns, std::uint32_t& dw0) {
     const auto opcode = static_cast<AdminOpcode>(command.opcode);
     if (opcode == nvme::kGrantAsk) return grant_ask(command, from, now_ns, dw0);
@@ -76,107 +69,99 @@ Status Engine::Impl::admin(const nvme::Command& command, Requester from, std::sp
 }
 
 /// Changes nothing: the command that carries an accepted term stores it.
-Status Engine::Impl::check_term(std::uint64_t term, std::uint32_t& dw0) const {
-    if (nvme::is_plausible_term(term, state.term)) return Status::kSuccess;
-    if (term < state.term && options.mutation == Mutation::kTermUnchecked) return Status::kSuccess;
-    dw0 = static_cast<std::uint32_t>(state.term);
-    return term < state.term ? Status::kStaleTerm : Status::kCommandSequenceError;
+Status VendorCommands::check_term(std::uint64_t term, std::uint32_t& dw0) const {
+    if (nvme::is_plausible_term(term, state_.now().term)) return Status::kSuccess;
+    if (term < state_.now().term && options_.mutation == Mutation::kTermUnchecked) return Status::kSuccess;
+    dw0 = static_cast<std::uint32_t>(state_.now().term);
+    return term < state_.now().term ? Status::kStaleTerm : Status::kCommandSequenceError;
 }
 
-Status Engine::Impl::grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
-                               std::uint32_t& dw0) {
+Status VendorCommands::grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
+                                 std::uint32_t& dw0) {
     if (!from.privileged) return Status::kAccessDenied;
     if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
-    dw0 = active_map.grant().ask(clocks_at(now_ns));
+    dw0 = active_map_.grant().ask(clocks_at(now_ns));
     return Status::kSuccess;
 }
 
 /// The wall clock as of the last observe().
-GrantTime Engine::Impl::clocks_at(std::uint64_t now_ns) const {
-    return {now_ns, wall_ns};
+GrantTime VendorCommands::clocks_at(std::uint64_t now_ns) const {
+    return {now_ns, wall_ns_};
 }
 
-/// Keeps the address of `state`: the command check refers to its table.
-bool Engine::Impl::store_and_swap(FirmwareState&& next) {
-    const auto blob = next.serialise();
-    if (blob.size() > metadata.capacity() || !metadata.store(blob)) return false;
-    state = std::move(next);
-    return true;
-}
-
-Status Engine::Impl::volume_change(const nvme::Command& command, std::span<const std::byte> data) {
+Status VendorCommands::volume_change(const nvme::Command& command, std::span<const std::byte> data) {
     nvme::VolumeRecord record;
     if (const Status s = copy_payload(data, record); !ok(s)) return s;
-    FirmwareState next = state;
+    FirmwareState next = state_.now();
     next.term = term_of(command);
     const bool add = static_cast<AdminOpcode>(command.opcode) == AdminOpcode::kVolumeAdd;
     const Status s =
-        add ? next.permissions.add(record, options.max_volumes, options.mdts_blocks, options.mutation)
-            : next.permissions.chmod(record, options.mdts_blocks);
+        add ? next.permissions.add(record, options_.max_volumes, options_.mdts_blocks, options_.mutation)
+            : next.permissions.chmod(record, options_.mdts_blocks);
     if (!ok(s)) return s;
     // The purge record of an earlier volume with this VID needs the journal, which an unsettled shard does
     // not write.
-    if (add && unsettled) return Status::kCapacityExceeded;
-    if (next.serialise().size() > metadata.capacity()) return Status::kCapacityExceeded;
-    if (!port->settle()) return Status::kInternalError;
+    if (add && unsettled_) return Status::kCapacityExceeded;
+    if (!state_.fits(next)) return Status::kCapacityExceeded;
+    if (!port_->settle()) return Status::kInternalError;
     const bool reborn = add && has_former_life(record);
-    if (reborn && !port->record_purge(record.geometry.volume)) return Status::kCapacityExceeded;
-    if (!store_and_swap(std::move(next))) return Status::kInternalError;
+    if (reborn && !port_->record_purge(record.geometry.volume)) return Status::kCapacityExceeded;
+    if (!state_.replace(std::move(next))) return Status::kInternalError;
     if (reborn) end_former_life(record.geometry.volume);
-    active_map.forget();
+    active_map_.forget();
     // The new epoch resolves all sequences of older epochs.
-    port->set_floor(record.geometry.volume, record.epoch, 0);
+    port_->set_floor(record.geometry.volume, record.epoch, 0);
     return Status::kSuccess;
 }
 
 /// An earlier volume with this VID left blocks in doubt, or its purge record is not written yet.
-bool Engine::Impl::has_former_life(const nvme::VolumeRecord& record) const {
-    const auto doubt = in_doubt.find(record.geometry.volume);
-    const bool doubted = doubt != in_doubt.end() && doubt->second < record.birth_epoch;
-    return doubted || purges_due.contains(record.geometry.volume);
+bool VendorCommands::has_former_life(const nvme::VolumeRecord& record) const {
+    const auto doubt = in_doubt_.find(record.geometry.volume);
+    const bool doubted = doubt != in_doubt_.end() && doubt->second < record.birth_epoch;
+    return doubted || purges_due_.contains(record.geometry.volume);
 }
 
 /// Afterwards no doubt about the earlier volume can apply to the new one.
-void Engine::Impl::end_former_life(nvme::VolumeId vid) {
-    port->forget_volume(vid);
-    in_doubt.erase(vid);
-    purges_due.erase(vid);
+void VendorCommands::end_former_life(nvme::VolumeId vid) {
+    port_->forget_volume(vid);
+    in_doubt_.erase(vid);
+    purges_due_.erase(vid);
 }
 
-Status Engine::Impl::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
-    FirmwareState next = state;
+Status VendorCommands::volume_delete(nvme::VolumeId vid, std::uint64_t term) {
+    FirmwareState next = state_.now();
     next.term = term;
     if (const Status s = next.permissions.remove(vid); !ok(s)) return s;
-    if (!port->settle()) return Status::kInternalError;
+    if (!port_->settle()) return Status::kInternalError;
     // From here on a mount drops the volume's pages: its record is gone, and a later volume with this VID
     // begins above its last epoch.
-    if (!store_and_swap(std::move(next))) return Status::kInternalError;
-    active_map.forget();
-    if (!port->purge(vid)) purges_due.insert(vid);
+    if (!state_.replace(std::move(next))) return Status::kInternalError;
+    active_map_.forget();
+    if (!port_->purge(vid)) purges_due_.insert(vid);
     return Status::kSuccess;
 }
 
-Status Engine::Impl::volume_list(const nvme::Command& command, std::span<std::byte> data,
-                                 std::uint32_t& dw0) {
+Status VendorCommands::volume_list(const nvme::Command& command, std::span<std::byte> data,
+                                   std::uint32_t& dw0) const {
     const std::uint32_t bytes = command.cdw11;
     if (bytes > data.size()) return Status::kDataSglLengthInvalid;
     if (bytes < sizeof(nvme::VolumeListHeader)) return Status::kInvalidField;
     std::memset(data.data(), 0, data.size());  // the whole buffer is sent: clear what an earlier use left
-    const auto volumes = state.permissions.volumes();
+    const auto volumes = state_.now().permissions.volumes();
     const std::size_t first = std::min<std::size_t>(command.cdw10, volumes.size());
     const std::size_t room = (bytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
     const std::size_t count = std::min(room, volumes.size() - first);
     const nvme::VolumeListHeader header{static_cast<std::uint32_t>(volumes.size()),
-                                        static_cast<std::uint32_t>(count), state.term};
+                                        static_cast<std::uint32_t>(count), state_.now().term};
     std::memcpy(data.data(), &header, sizeof(header));
     std::byte* to = data.data() + sizeof(header);
     for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))
         std::memcpy(to, &volumes[first + i].record, sizeof(nvme::VolumeRecord));
-    for (const auto& [vid, last_epoch] : state.permissions.deleted()) dw0 = std::max(dw0, last_epoch);
+    for (const auto& [vid, last_epoch] : state_.now().permissions.deleted()) dw0 = std::max(dw0, last_epoch);
     return Status::kSuccess;
 }
 
-bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
+bool VendorCommands::is_valid_map(const nvme::MapSet& set) const {
     const placement::ArrayMap& map = set.map;
     if (map.version == 0 || map.slot_count == 0 || map.slot_count > placement::kMaxSlots) return false;
     for (std::uint32_t i = 0; i < placement::kMaxSlots; ++i) {
@@ -194,80 +179,80 @@ bool Engine::Impl::is_valid_map(const nvme::MapSet& set) const {
     }
     if (set.slot == kNoSlot) return true;
     return set.slot < map.slot_count &&
-           std::memcmp(map.slots[set.slot].ssd_uuid, options.ssd_uuid, sizeof(options.ssd_uuid)) == 0;
+           std::memcmp(map.slots[set.slot].ssd_uuid, options_.ssd_uuid, sizeof(options_.ssd_uuid)) == 0;
 }
 
 /// Data is placed on slots: in another slot, this drive's blocks would be looked for elsewhere, and the
 /// slot's own blocks would read as never written. A daemon that lost its records and got the stores in
 /// another order would send such a map.
-bool Engine::Impl::moves_slot(const nvme::MapSet& set) const {
-    if (state.newest_map.version == 0 || state.permissions.volumes().empty()) return false;
-    return state.newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state.newest_slot;
+bool VendorCommands::moves_slot(const nvme::MapSet& set) const {
+    if (state_.now().newest_map.version == 0 || state_.now().permissions.volumes().empty()) return false;
+    return state_.now().newest_slot != kNoSlot && set.slot != kNoSlot && set.slot != state_.now().newest_slot;
 }
 
-Status Engine::Impl::map_set(const nvme::Command& command, std::span<const std::byte> data,
-                             std::uint64_t now_ns, std::uint32_t& dw0) {
+Status VendorCommands::map_set(const nvme::Command& command, std::span<const std::byte> data,
+                               std::uint64_t now_ns, std::uint32_t& dw0) {
     nvme::MapSet set;
     if (const Status s = copy_payload(data, set); !ok(s)) return s;
     if (!is_valid_map(set)) return Status::kInvalidField;
-    if (options.mutation == Mutation::kGrantNeverExpires) set.grant_ms = 0;
-    const bool old_goes = options.mutation == Mutation::kOldMapSetAccepted;
-    if (set.map.version < state.newest_map.version && !old_goes) {
-        dw0 = state.newest_map.version;
+    if (options_.mutation == Mutation::kGrantNeverExpires) set.grant_ms = 0;
+    const bool old_goes = options_.mutation == Mutation::kOldMapSetAccepted;
+    if (set.map.version < state_.now().newest_map.version && !old_goes) {
+        dw0 = state_.now().newest_map.version;
         return Status::kStaleMap;
     }
-    if (set.map.version == state.newest_map.version) {
+    if (set.map.version == state_.now().newest_map.version) {
         // Equal version, equal bytes: this renews the grant and nothing else.
-        const bool same =
-            set.slot == state.newest_slot && std::memcmp(&set.map, &state.newest_map, sizeof(set.map)) == 0;
+        const bool same = set.slot == state_.now().newest_slot &&
+                          std::memcmp(&set.map, &state_.now().newest_map, sizeof(set.map)) == 0;
         if (!same) return Status::kInvalidField;
     } else if (moves_slot(set)) {
         return Status::kWrongSsd;
     }
-    Grant& grant = active_map.grant();
+    Grant& grant = active_map_.grant();
     if (set.grant_ms != 0 && !grant.is_due(command.cdw10, set.grant_ms, clocks_at(now_ns)))
         return Status::kNotGranted;
     const std::uint64_t term = term_of(command);
-    if (set.map.version != state.newest_map.version || term != state.term) {
-        if (set.map.version != state.newest_map.version && !port->settle()) return Status::kInternalError;
-        FirmwareState next = state;
+    if (set.map.version != state_.now().newest_map.version || term != state_.now().term) {
+        if (set.map.version != state_.now().newest_map.version && !port_->settle())
+            return Status::kInternalError;
+        FirmwareState next = state_.now();
         next.term = term;
         next.newest_map = set.map;
         next.newest_slot = set.slot;
-        if (!store_and_swap(std::move(next))) return Status::kInternalError;
+        if (!state_.replace(std::move(next))) return Status::kInternalError;
     }
-    active_map.activate(set);
+    active_map_.activate(set);
     set.grant_ms != 0 ? grant.begin(set.grant_ms) : grant.begin_without_end();
     return Status::kSuccess;
 }
 
 /// CDW10 VID, CDW11 epoch, CDW12-13 floor. From the daemon (with its term) or from the volume's writer (its
-/// proxy knows no term). Kept in memory; the next stored state includes it, and the shards log it. A crash
-/// that loses a floor loses no order: the order of every block and tombstone is on flash.
-Status Engine::Impl::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
+/// proxy knows no term). The shards log it.
+Status VendorCommands::floor(const nvme::Command& command, Requester from, std::uint32_t& dw0) {
     if (from.privileged) {
         if (const Status s = check_term(term_of(command), dw0); !ok(s)) return s;
     }
-    Volume* volume = command.cdw10 <= 0xFFFFu
-                         ? state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))
-                         : nullptr;
+    const Volume* volume = command.cdw10 <= 0xFFFFu
+                               ? state_.now().permissions.find(static_cast<nvme::VolumeId>(command.cdw10))
+                               : nullptr;
     if (!from.privileged && (volume == nullptr || !volume->may_write(from.client)))
         return Status::kAccessDenied;
     if (volume == nullptr) return Status::kNoSuchVolume;
     if (command.cdw11 < volume->record.epoch) return Status::kStaleEpoch;
     if (command.cdw11 > volume->record.epoch) return Status::kNotGranted;
     // Tells a writer that fills the table to send the next floor sooner.
-    dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port->counters().tombstones, ~0u));
+    dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port_->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
-    if (const std::uint64_t term = term_of(command); from.privileged && term != state.term) {
-        FirmwareState next = state;
+    if (const std::uint64_t term = term_of(command); from.privileged && term != state_.now().term) {
+        FirmwareState next = state_.now();
         next.term = term;
-        if (!store_and_swap(std::move(next))) return Status::kInternalError;
-        volume = state.permissions.find(static_cast<nvme::VolumeId>(command.cdw10));
+        if (!state_.replace(std::move(next))) return Status::kInternalError;
+        volume = state_.now().permissions.find(static_cast<nvme::VolumeId>(command.cdw10));
     }
     if (floor <= volume->floor) return Status::kSuccess;
-    volume->floor = floor;
-    port->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);
+    state_.raise_floor(volume->record.geometry.volume, floor);
+    port_->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);
     return Status::kSuccess;
 }
 

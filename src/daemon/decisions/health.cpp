@@ -1,0 +1,272 @@
+#include "daemon/decisions/health.hpp"
+
+#include <gnstor/base/units.hpp>
+
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <set>
+
+namespace gnstor::daemon {
+namespace {
+
+enum Code : std::size_t {
+    kSuperseded,
+    kReadOnly,
+    kUnreadable,
+    kSlotDown,
+    kStaleStore,
+    kFull,
+    kDegraded,
+    kMapPending,
+    kChangesPending,
+    kSsdTrouble,
+    kNearFull,
+    kSpareLow,
+    kMediaErrors,
+    kCodes
+};
+
+/// In the order of Code.
+constexpr std::array<HealthCode, kCodes> kTable = {{
+    // kSuperseded
+    {"GNS_SUPERSEDED", Severity::kError,
+     "This gnstord renews no grant and changes nothing. Another gnstord has taken over the array, and "
+     "tells whether that is healthy.",
+     "Stop this gnstord. If the other one was started by mistake, stop that one and restart this "
+     "one."},
+    // kReadOnly
+    {"GNS_READ_ONLY", Severity::kError,
+     "Nothing can be created, opened for writing, shared or deleted. Clients that hold a lease still "
+     "write, and volumes are read, as long as the SSDs serve.",
+     "Make room for gnstord's records, or mend their file system. gnstord tries again every second."},
+    // kUnreadable
+    {"GNS_UNREADABLE", Severity::kError,
+     "Reads and writes of chunks whose replicas are all on SSDs that do not serve fail, until these "
+     "SSDs serve again.",
+     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names."},
+    // kSlotDown
+    {"GNS_SLOT_DOWN", Severity::kError,
+     "Writes to chunks with a replica on this SSD fail; their reads come from other replicas. No "
+     "volume "
+     "can be created or deleted.",
+     "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not run), "
+     "or "
+     "bring back its store and restart gnstord. The SSD takes what it missed and serves by itself."},
+    // kStaleStore
+    {"GNS_STALE_STORE", Severity::kError,
+     "The SSD may lack acknowledged writes, so it is not read and gets no grant. Writes to chunks "
+     "with "
+     "a replica on it fail.",
+     "Stop the array, put the newest store of this SSD in place of the copy, and start the array."},
+    // kFull
+    {"GNS_FULL", Severity::kError,
+     "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, "
+     "overwritten and deleted.",
+     "Delete volumes or objects, or trim blocks that are not needed."},
+    // kDegraded
+    {"GNS_DEGRADED", Severity::kWarning,
+     "Data can be read. If more SSDs stop serving, some of it may become unreadable "
+     "until they are back.",
+     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names."},
+    // kMapPending
+    {"GNS_MAP_PENDING", Severity::kWarning, "SSDs that have not taken the map refuse reads and writes.",
+     "Wait a few seconds. If it lasts, bring back the SSDs that other findings name."},
+    // kChangesPending
+    {"GNS_CHANGES_PENDING", Severity::kWarning,
+     "The changes are recorded. Until they are in force, requests that need them fail or wait.",
+     "Wait a few seconds. If it lasts, bring back the SSDs that other findings name."},
+    // kSsdTrouble
+    {"GNS_SSD_TROUBLE", Severity::kWarning,
+     "The SSD serves. What the refused command was to change may not be in force on it, and commands "
+     "that rely on that are refused.",
+     "See the reason; gnstord tries again by itself. If it lasts, restart the process that serves the "
+     "SSD."},
+    // kNearFull
+    {"GNS_NEARFULL", Severity::kWarning,
+     "Writes succeed. Garbage collection makes them slower, the fuller the SSD is.",
+     "Delete volumes or objects, or trim blocks that are not needed."},
+    // kSpareLow
+    {"GNS_SPARE_LOW", Severity::kWarning,
+     "The SSD has taken so many erase units out of use that it soon cannot hold its capacity.",
+     "Copy the volumes to another array, and replace the SSD."},
+    // kMediaErrors
+    {"GNS_MEDIA_ERRORS", Severity::kWarning,
+     "Blocks on these pages are read from other replicas. Without another replica their reads fail "
+     "with Unrecovered Read Error, until they are written again.",
+     "Write the blocks again, for instance by putting the object again; 'gnstor ssd check' of the "
+     "stopped SSD's store tells how much is damaged. The finding ends when the SSD is opened again."},
+}};
+
+std::string slot_name(const SsdInfo& ssd) {
+    return ssd.serial.empty() ? fmt::format("slot {}", ssd.slot)
+                              : fmt::format("slot {} ({})", ssd.slot, ssd.serial);
+}
+
+bool fills_slot(const SsdInfo& ssd) {
+    return ssd.slot != kSpareSlot;
+}
+
+std::uint64_t counter(const SsdInfo& ssd, std::string_view name) {
+    for (const auto& [key, value] : ssd.counters)
+        if (key == name) return value;
+    return 0;
+}
+
+/// Collects the findings of one array in the order of their codes.
+class Findings {
+  public:
+    explicit Findings(const ArrayInfo& info) : info_(info) {}
+    std::vector<HealthFinding> take() && {
+        look_at_daemon();
+        // Of an array that another gnstord serves this one knows nothing any more.
+        if (!info_.superseded.empty()) return std::move(found_);
+        look_at_slots();
+        look_at_volumes();
+        look_at_changes();
+        look_at_room();
+        look_at_media();
+        std::ranges::sort(found_, {}, [](const HealthFinding& f) { return f.code; });
+        return std::move(found_);
+    }
+
+  private:
+    void add(Code code, std::string summary, std::vector<std::string> details = {}) {
+        if (details.size() > kDetailsMax) {
+            const std::size_t more = details.size() - kDetailsMax;
+            details.resize(kDetailsMax);
+            details.push_back(fmt::format("and {} more", more));
+        }
+        found_.push_back({&kTable[code], std::move(summary), std::move(details)});
+    }
+    /// One finding about all SSDs of which `line` has something to say.
+    template <class Line>
+    void add_ssds(Code code, std::string_view that, Line line) {
+        std::vector<std::string> details;
+        for (const SsdInfo& ssd : info_.ssds)
+            if (std::string text = fills_slot(ssd) ? line(ssd) : std::string(); !text.empty())
+                details.push_back(fmt::format("{}: {}", slot_name(ssd), text));
+        if (details.empty()) return;
+        const auto slots = std::ranges::count_if(info_.ssds, fills_slot);
+        std::string summary = fmt::format("SSDs {}: {} of {}", that, details.size(), slots);
+        add(code, std::move(summary), std::move(details));
+    }
+    void look_at_daemon() {
+        if (!info_.superseded.empty()) return add(kSuperseded, info_.superseded);
+        if (!info_.read_only.empty()) add(kReadOnly, info_.read_only);
+    }
+    void look_at_slots() {
+        add_ssds(kSlotDown, "that do not serve", [](const SsdInfo& ssd) -> std::string {
+            if (ssd.serves || ssd.state == "stale") return {};
+            return ssd.trouble.empty() ? "it has not taken the map yet" : ssd.trouble;
+        });
+        add_ssds(kSsdTrouble, "that serve and refused a command of gnstord",
+                 [](const SsdInfo& ssd) -> std::string { return ssd.serves ? ssd.trouble : std::string(); });
+        add_ssds(kStaleStore, "with an older copy of their store", [](const SsdInfo& ssd) -> std::string {
+            return ssd.state == "stale" ? ssd.trouble : std::string();
+        });
+    }
+    void look_at_volumes() {
+        if (std::ranges::all_of(info_.ssds, [](const auto& s) { return !fills_slot(s) || s.serves; })) return;
+        std::vector<std::string> unreadable, degraded;
+        for (const VolumeReplicas& volume : info_.replicas)
+            (may_lack_all_replicas(info_.ssds, volume.replicas) ? unreadable : degraded)
+                .push_back(fmt::format("volume '{}', {}", volume.name, counted(volume.replicas, "replica")));
+        const std::size_t all = info_.replicas.size();
+        if (!unreadable.empty())
+            add(kUnreadable,
+                fmt::format("volumes that may have data of which no replica is served: {} of {}",
+                            unreadable.size(), all),
+                unreadable);
+        if (!degraded.empty())
+            add(kDegraded,
+                fmt::format("volumes that may have data with fewer replicas served than asked for: {} of {}",
+                            degraded.size(), all),
+                degraded);
+    }
+    void look_at_changes() {
+        if (!info_.map_in_force)
+            add(kMapPending, fmt::format("map {} is not in force on every SSD", info_.map_version));
+        if (info_.pending_changes != 0)
+            add(kChangesPending, fmt::format("{} in force on every SSD",
+                                             info_.pending_changes == 1
+                                                 ? "1 change is not"
+                                                 : fmt::format("{} changes are not", info_.pending_changes)));
+    }
+    void look_at_room() {
+        const auto between = [](std::uint64_t from, std::uint64_t below) {
+            return [from, below](const SsdInfo& ssd) -> std::string {
+                if (!ssd.used_blocks || ssd.capacity_blocks == 0) return {};
+                const std::uint64_t percent = *ssd.used_blocks * 100 / ssd.capacity_blocks;
+                if (percent < from || percent >= below) return {};
+                return fmt::format("{} % used: {} of {} blocks of 4 KiB", percent, *ssd.used_blocks,
+                                   ssd.capacity_blocks);
+            };
+        };
+        add_ssds(kFull, "that are full", between(kFullPercent, ~std::uint64_t{0}));
+        add_ssds(kNearFull, "that are nearly full", between(kNearFullPercent, kFullPercent));
+    }
+    void look_at_media() {
+        add_ssds(kSpareLow, "with little spare flash left", [](const SsdInfo& ssd) -> std::string {
+            if (!ssd.spare_percent || *ssd.spare_percent >= kSpareLowPercent) return {};
+            return fmt::format("{} % of the spare flash is left", *ssd.spare_percent);
+        });
+        static constexpr std::pair<std::string_view, std::string_view> kCounters[] = {
+            {"lost_blocks", "blocks found lost"},
+            {"doubtful_blocks", "blocks in doubt"},
+            {"doubtful_volumes", "volumes in doubt, counted by each service unit"},
+            {"media_errors", "reads that met a bad page"},
+            {"scrub_bad_pages", "bad pages found by the scrub"},
+        };
+        add_ssds(kMediaErrors, "with media errors since opening", [](const SsdInfo& ssd) {
+            std::string text;
+            for (const auto& [name, what] : kCounters)
+                if (const std::uint64_t n = counter(ssd, name); n != 0)
+                    fmt::format_to(std::back_inserter(text), "{}{} {}", text.empty() ? "" : ", ", n, what);
+            return text;
+        });
+    }
+
+    const ArrayInfo& info_;
+    std::vector<HealthFinding> found_;
+};
+
+}  // namespace
+
+std::span<const HealthCode> health_codes() {
+    return kTable;
+}
+
+std::vector<HealthFinding> health_of(const ArrayInfo& info) {
+    return Findings(info).take();
+}
+
+Severity worst_of(const std::vector<HealthFinding>& findings) {
+    Severity worst = Severity::kOk;
+    for (const HealthFinding& finding : findings) worst = std::max(worst, finding.code->severity);
+    return worst;
+}
+
+std::string_view name_of(Severity severity) {
+    static constexpr std::string_view kNames[] = {"ok", "warning", "error"};
+    return kNames[static_cast<std::size_t>(severity)];
+}
+
+bool may_lack_all_replicas(const std::vector<SsdInfo>& ssds, std::uint32_t replicas) {
+    std::set<std::uint32_t> domains, down_domains;
+    std::size_t down = 0;
+    for (const SsdInfo& ssd : ssds) {
+        if (!fills_slot(ssd)) continue;
+        domains.insert(ssd.domain);
+        if (ssd.serves) continue;
+        down_domains.insert(ssd.domain);
+        ++down;
+    }
+    if (domains.size() >= replicas) return down_domains.size() >= replicas;
+    return down_domains.size() == domains.size() && down >= replicas;
+}
+
+}  // namespace gnstor::daemon
