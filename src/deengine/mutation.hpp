@@ -36,6 +36,9 @@ enum class Mutation : std::uint8_t {
     kEqualRebirth,           ///< a VID may be added again at the last epoch of its deleted volume
     kSameOrderTrimWins,      ///< a trim wins over contents of the same sequence
     kStateCrcIgnored,        ///< the firmware's state is accepted whatever its CRC
+    kCopyWindowEmpty,  ///< a rebuild's window does not know the tombstones that its blocks had when it was opened
+    kCopyKeepsResolved,  ///< a rebuild leaves a resolved version where the donor has none any more
+    kCopyOverTrim,       ///< a rebuild's copy is put though a newer trim came since its window was opened
 };
 
 }  // namespace gnstor::deengine

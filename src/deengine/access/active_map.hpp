@@ -88,7 +88,14 @@ class ActiveMap {
     [[nodiscard]] Grant& grant() { return grant_; }
     [[nodiscard]] bool granted(std::uint64_t now_ns) const { return grant_.lasts(now_ns); }
     [[nodiscard]] std::uint32_t version() const { return active_ ? set_.map.version : 0; }
+    /// State of the slot that this drive fills; kEmpty: it fills none.
+    [[nodiscard]] placement::SlotState own_state() const {
+        return set_.slot < placement::kMaxSlots ? set_.map.slots[set_.slot].state
+                                                : placement::SlotState::kEmpty;
+    }
 
+    /// Whether reads are answered: a slot that is rebuilding lacks blocks, which would read as never written.
+    [[nodiscard]] bool may_read() const { return own_state() != placement::SlotState::kRebuilding; }
     /// Whether this drive's slot is among the replicas of the chunk.
     [[nodiscard]] bool owns(const placement::VolumeGeometry& volume, std::uint32_t chunk) {
         const bool quick = rank_.knows(volume.replicas);

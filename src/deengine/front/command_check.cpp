@@ -10,8 +10,7 @@ using nvme::IoOpcode;
 using nvme::Status;
 
 constexpr std::uint32_t kProtectionInformation = 0xFu << 26;  // PRINFO, CDW12 29:26
-constexpr std::uint8_t kFused = 0x03;
-constexpr std::uint32_t kTrimDeallocate = 1u << 2;  // AD, CDW11
+constexpr std::uint32_t kTrimDeallocate = 1u << 2;            // AD, CDW11
 
 bool is_known(std::uint8_t opcode) {
     switch (static_cast<IoOpcode>(opcode)) {
@@ -89,6 +88,7 @@ Status CommandCheck::check_rights(const CheckedCommand& c, Requester from, const
     }
     const nvme::VolumeRecord& record = volume->record;
     const bool change = changes_blocks(c.opcode);
+    if (c.opcode == IoOpcode::kRead && !map_.may_read()) return Status::kWrongSsd;
     if (f.epoch < (change ? record.epoch : record.birth_epoch)) return Status::kStaleEpoch;
     if (f.epoch > record.epoch) return Status::kNotGranted;
     if (change && !volume->may_write(f.client) && mutation_ != Mutation::kReaderMayWrite)

@@ -7,6 +7,7 @@
 //       (Access Denied, which does not reveal whether a volume exists)
 //    3. a map is active and its grant has not expired (Not Granted)
 //    4. map version strictly equal (Stale Map; the drive's version in DW0)
+//       A read: the drive's slot is not rebuilding (Wrong SSD)
 //    5. epoch. Writes, zeroes, trims: exactly the volume's; older is Stale Epoch. Reads and flushes: not
 //       older than `birth_epoch` (else Stale Epoch), but older openings may read: raising the epoch fences
 //       writers only, and a reader's map version already shows that it uses the map in force (docs/array.md,
@@ -35,6 +36,7 @@
 namespace gnstor::deengine {
 
 inline constexpr std::uint32_t kMaxTrimRanges = 256;
+inline constexpr std::uint8_t kFused = 0x03;  ///< CDW0 bits 9:8, here of the flags: a fused operation
 
 struct CheckedCommand {
     nvme::IoOpcode opcode{};

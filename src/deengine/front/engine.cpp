@@ -45,6 +45,8 @@ Engine::Impl::Impl(MetadataStore& metadata_in, const EngineOptions& options_in, 
 void Engine::Impl::submit(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
     assert((tag & CommandRouter::kPartTag) == 0 && "tags are below 2^63");
+    if (nvme::is_copy(command.opcode)) [[unlikely]]
+        return submit_copy(command, from, data, tag, now_ns);
     CheckedCommand c;
     std::uint32_t dw0 = 0;
     if (const Status s = check.run(command, from, data, now_ns, c, dw0); !ok(s)) {
@@ -89,6 +91,21 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
         return router.send_parts(sent, c.ranges);
     }
     ++(sent.op == ShardOp::kWrite ? own.writes : own.zeroes);
+    sent.room = router.room();
+    router.send(sent);
+}
+
+void Engine::Impl::submit_copy(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                               std::uint64_t tag, std::uint64_t now_ns) {
+    ShardCommand sent;
+    std::uint32_t dw0 = 0;
+    Status status = check_copy(state.now().permissions, active_map, command, from, data, now_ns, sent, dw0);
+    if (ok(status) && unsettled && sent.op != ShardOp::kCopyRead) status = Status::kCapacityExceeded;
+    if (!ok(status)) {
+        ++own.refused;
+        return sink.on_complete(tag, status, dw0);
+    }
+    sent.tag = tag;
     sent.room = router.room();
     router.send(sent);
 }

@@ -11,6 +11,7 @@
 #include "deengine/access/active_map.hpp"
 #include "deengine/front/command_check.hpp"
 #include "deengine/front/command_router.hpp"
+#include "deengine/front/copy_commands.hpp"
 #include "deengine/front/engine.hpp"
 #include "deengine/front/stored_state.hpp"
 #include "deengine/front/vendor_commands.hpp"
@@ -23,6 +24,8 @@ struct Engine::Impl {
 
     void submit(const nvme::Command& command, Requester from, std::span<std::byte> data, std::uint64_t tag,
                 std::uint64_t now_ns);
+    void submit_copy(const nvme::Command& command, Requester from, std::span<std::byte> data,
+                     std::uint64_t tag, std::uint64_t now_ns);
     void settle_recovery();
     void refresh_counters();
 

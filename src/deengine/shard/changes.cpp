@@ -45,6 +45,17 @@ Status Changes::check_order(const ShardCommand& c) {
 Status Changes::write(const ShardCommand& c) {
     superseded_whole_ = true;
     if (const Status s = check_order(c); !ok(s)) return s;
+    return apply_write(c);
+}
+
+Status Changes::put_copy(const ShardCommand& c) {
+    superseded_whole_ = true;
+    if (durability_.broken()) return Status::kWriteFault;
+    state_.floors.seen(c.volume, c.epoch, c.sequence);
+    return c.op == ShardOp::kWrite ? apply_write(c) : apply_trim(c);
+}
+
+Status Changes::apply_write(const ShardCommand& c) {
     if (const Status s = plan_write(c); !ok(s)) return s;
     for (std::uint32_t i = 0; i < c.blocks; ++i)
         if (const Status s = write_block(c, i); !ok(s)) {
@@ -226,6 +237,10 @@ Status Changes::program(Stream stream, const std::byte* data, PageOob& oob, Page
 
 Status Changes::trim(const ShardCommand& c) {
     if (const Status s = check_order(c); !ok(s)) return s;
+    return apply_trim(c);
+}
+
+Status Changes::apply_trim(const ShardCommand& c) {
     if (log_.is_crowded()) {
         schedule_.ask();
         ++state_.counters.busy;
@@ -302,6 +317,8 @@ bool Changes::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t
     record.sequence = c.sequence;
     const bool trims_well = state_.options.mutation != Mutation::kTrimWithoutTombstone;
     if (trims_well && !log_.append(record)) return false;
+    state_.windows.note_trim(c.volume, c.first + first, blocks,
+                             WriteOrder::of_tombstone(c.epoch, c.sequence));
     for (std::uint32_t i = first; i < first + blocks; ++i) {
         const BlockKey key = make_key(c.volume, c.first + i);
         if (trims_well) state_.doubts.settle(key, WriteOrder::of_tombstone(c.epoch, c.sequence));

@@ -33,6 +33,9 @@ class Changes {
     /// Programs no page: a log record says what is trimmed, and which order keeps older versions from coming
     /// back.
     nvme::Status trim(const ShardCommand& c);
+    /// Puts another replica's version of one block, with its order: `c.op` is kWrite or kTrim. As write() and trim(),
+    /// but the sequence may be at or below the floor, and the epoch older than the volume's.
+    nvme::Status put_copy(const ShardCommand& c);
     /// The last write changed nothing.
     [[nodiscard]] bool superseded_whole() const { return superseded_whole_; }
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free. Also
@@ -55,6 +58,8 @@ class Changes {
     };
 
     nvme::Status check_order(const ShardCommand& c);
+    nvme::Status apply_write(const ShardCommand& c);
+    nvme::Status apply_trim(const ShardCommand& c);
     [[nodiscard]] Action compare_with_stored(PageNumber page, const ShardCommand& c) const;
     nvme::Status plan_write(const ShardCommand& c);
     nvme::Status write_block(const ShardCommand& c, std::uint32_t i);

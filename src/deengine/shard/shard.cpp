@@ -29,19 +29,25 @@ Shard::Impl::Impl(Flash& flash_in, const ShardRange& range_in, const EngineOptio
       schedule(*this, log, durability, collector, pruner),
       recovered(*this, log, durability, schedule),
       scrubber(*this, collector),
-      changes(*this, log, durability, collector, pruner, schedule) {}
+      changes(*this, log, durability, collector, pruner, schedule),
+      copies(
+          *this, changes, pruner,
+          {[this](BlockKey key) { return is_in_doubt(key); },
+           [this](BlockKey key, std::byte* to) { return read_block(key, 0, nvme::kSectorsPerBlock, to); }}) {}
 
 void Shard::Impl::start(std::uint32_t newest_group) {
     groups.restore(newest_group + 1, newest_group);
     pool.durable(newest_group);
     schedule.note_begin();
     pruner.drop_all_resolved();
+    windows.begin_at(checkpoint.begun_last() + 1);
     reserve_for_journal();
 }
 
 void Shard::Impl::execute(const ShardCommand& c) {
     ++commands_since_poll;
-    if (recovered.pending() && c.op != ShardOp::kRead && c.op != ShardOp::kFlush) [[unlikely]]
+    if (recovered.pending() && c.op != ShardOp::kRead && c.op != ShardOp::kFlush &&
+        c.op != ShardOp::kCopyRead) [[unlikely]]
         return durability.answer(c.tag, Status::kCapacityExceeded);
     using Wait = Durability::Wait;
     Wait wait = c.stable ? Wait::kPower : Wait::kMode;
@@ -70,6 +76,14 @@ void Shard::Impl::execute(const ShardCommand& c) {
         case ShardOp::kZero:
         case ShardOp::kTrim:
             status = changes.trim(c);
+            break;
+        case ShardOp::kCopyOpen:
+            return sink.on_complete(c.tag, Status::kSuccess,
+                                    windows.open(c.volume, c.first, c.blocks, tombstones, options.mutation));
+        case ShardOp::kCopyRead:
+            return durability.answer(c.tag, copies.read(c));
+        case ShardOp::kCopyWrite:
+            status = copies.write(c);
             break;
     }
     if (!ok(status)) return durability.answer(c.tag, status);
@@ -202,6 +216,7 @@ void Shard::Impl::forget_volume(nvme::VolumeId volume) {
     tombstones.drop_if(volume, [](const Tombstone&) { return true; });
     doubts.drop_if([&](BlockKey key, const WriteOrder&) { return key_volume(key) == volume; });
     doubts.drop_lost(volume);
+    windows.forget(volume);
     floors.forget(volume);
 }
 

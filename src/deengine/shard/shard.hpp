@@ -29,7 +29,18 @@ struct ShardRange {
     std::uint32_t units = 0;
 };
 
-enum class ShardOp : std::uint8_t { kRead, kWrite, kZero, kTrim, kFlush };
+enum class ShardOp : std::uint8_t {
+    kRead,
+    kWrite,
+    kZero,
+    kTrim,
+    kFlush,
+    // Of a rebuild (gnstor/nvme/copy.hpp): `data` is records, then contents; kCopyWrite: `sequence` is the window's
+    // number, `epoch` the oldest epoch of the volume's life.
+    kCopyOpen,
+    kCopyRead,
+    kCopyWrite
+};
 
 /// A checked command, or this shard's part of it. One cache line, because threads pass it on.
 struct ShardCommand {

@@ -2,6 +2,7 @@
 // the parts do the rest, in order.
 //
 //   changes      writes, zeroes and trims
+//   copies       the commands of a rebuild
 //   durability   groups and syncs, and the answers that wait for them
 //   log          records in the journal
 //   collector    garbage collection
@@ -17,6 +18,7 @@
 #include "deengine/shard/changes.hpp"
 #include "deengine/shard/checkpoint_schedule.hpp"
 #include "deengine/shard/collector.hpp"
+#include "deengine/shard/copies.hpp"
 #include "deengine/shard/durability.hpp"
 #include "deengine/shard/recovered_checkpoint.hpp"
 #include "deengine/shard/scrubber.hpp"
@@ -62,6 +64,7 @@ struct Shard::Impl : ShardState {
     RecoveredCheckpoint recovered;
     Scrubber scrubber;
     Changes changes;
+    Copies copies;
     std::uint32_t commands_since_poll = 0;
     std::uint64_t purges_tried_ns = 0;
 };

@@ -13,6 +13,7 @@
 #include "deengine/map/block_map.hpp"
 #include "deengine/map/doubts.hpp"
 #include "deengine/map/tombstones.hpp"
+#include "deengine/shard/copy_windows.hpp"
 #include "deengine/shard/durability_groups.hpp"
 #include "deengine/shard/shard.hpp"
 #include "deengine/shard/shard_room.hpp"
@@ -70,6 +71,7 @@ struct ShardState {
     Journal journal;
     CheckpointWriter checkpoint;
     DurabilityGroups groups;
+    CopyWindows windows;
     EngineCounters counters{};
     std::uint64_t now_ns = 0;  ///< of the last poll
 };

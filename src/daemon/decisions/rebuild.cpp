@@ -1,0 +1,177 @@
+#include "daemon/decisions/rebuild.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::daemon {
+
+using nvme::CopyKind;
+using nvme::CopyRecord;
+using nvme::Status;
+
+Rebuild::Rebuild(const placement::ArrayMap& map, std::uint32_t slot,
+                 std::span<const nvme::VolumeRecord> volumes, RebuildMutation mutation)
+    : map_(map), slot_(slot), mutation_(mutation) {
+    for (const nvme::VolumeRecord& record : volumes) {
+        const placement::VolumeGeometry& g = record.geometry;
+        parts_.push_back({g, 0});
+        const std::uint64_t chunk_blocks = std::uint64_t{1} << g.chunk_shift;
+        for (std::uint64_t at = 0; at < g.capacity_blocks; at += chunk_blocks)
+            if (placement::holds(place(map_, g, static_cast<std::uint32_t>(at >> g.chunk_shift)), slot_))
+                progress_.blocks_total += std::min(chunk_blocks, g.capacity_blocks - at);
+    }
+}
+
+Rebuild::Step Rebuild::step(CopyPort& port) {
+    if (phase_ == Phase::kNext && !take_range()) return stuck_.empty() ? Step::kDone : Step::kWaits;
+    switch (phase_) {
+        case Phase::kNext:
+        case Phase::kOpen:
+            return open(port);
+        case Phase::kRead:
+            return read(port);
+        case Phase::kWrite:
+            return write(port);
+    }
+    return Step::kWaits;
+}
+
+bool Rebuild::take_range() {
+    if (take_new_range()) return true;
+    if (stuck_.empty()) return false;
+    if (stuck_left_ == 0) {  // all of them were tried: the caller waits before the next round
+        stuck_left_ = stuck_.size();
+        return false;
+    }
+    --stuck_left_;
+    const CopyRange again = stuck_.front();
+    stuck_.pop_front();
+    begin(again);
+    return true;
+}
+
+bool Rebuild::take_new_range() {
+    for (; part_ < parts_.size(); ++part_) {
+        Part& part = parts_[part_];
+        const placement::VolumeGeometry& g = part.geometry;
+        while (part.next < g.capacity_blocks) {
+            const auto chunk = static_cast<std::uint32_t>(part.next >> g.chunk_shift);
+            const std::uint64_t end =
+                std::min(g.capacity_blocks, (std::uint64_t{chunk} + 1) << g.chunk_shift);
+            if (!placement::holds(place(map_, g, chunk), slot_)) {
+                part.next = end;
+                continue;
+            }
+            const auto blocks =
+                static_cast<std::uint32_t>(std::min<std::uint64_t>(kRangeBlocks, end - part.next));
+            begin({g.volume, static_cast<nvme::BlockAddress>(part.next), blocks});
+            part.next += blocks;
+            const bool last = part_ + 1 == parts_.size() && part.next >= g.capacity_blocks;
+            if (last && mutation_ == RebuildMutation::kSkipLastRange) phase_ = Phase::kNext;
+            return phase_ != Phase::kNext;
+        }
+    }
+    return false;
+}
+
+void Rebuild::begin(const CopyRange& range) {
+    range_ = range;
+    const auto part =
+        std::ranges::find_if(parts_, [&](const Part& p) { return p.geometry.volume == range.volume; });
+    replicas_ = place(map_, part->geometry, range.first >> part->geometry.chunk_shift);
+    phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kRead : Phase::kOpen;
+    donor_ = 0;
+    data_.assign(nvme::copy_bytes(range.blocks), std::byte{0});
+    donor_data_.resize(data_.size());
+    read_.assign(range.blocks, false);
+}
+
+Rebuild::Step Rebuild::refused() {
+    ++progress_.retries;
+    return Step::kWaits;
+}
+
+Rebuild::Step Rebuild::open(CopyPort& port) {
+    const Status status = port.copy_open(slot_, range_, window_);
+    if (status == Status::kNoSuchVolume) {
+        drop_volume(range_.volume);
+        return Step::kWorked;
+    }
+    if (!ok(status)) return refused();
+    phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kWrite : Phase::kRead;
+    return Step::kWorked;
+}
+
+Rebuild::Step Rebuild::read(CopyPort& port) {
+    while (donor_ < replicas_.count &&
+           (replicas_.slot[donor_] == slot_ ||
+            map_.slots[replicas_.slot[donor_]].state != placement::SlotState::kIn))
+        ++donor_;
+    if (donor_ == replicas_.count && !complete()) {
+        if (mutation_ != RebuildMutation::kForgetStuck) stuck_.push_back(range_);
+        phase_ = Phase::kNext;
+        return refused();
+    }
+    if (donor_ < replicas_.count) {
+        const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_);
+        if (status == Status::kNoSuchVolume) {
+            drop_volume(range_.volume);
+            return Step::kWorked;
+        }
+        if (!ok(status)) return refused();
+        merge(donor_data_);
+    }
+    if (complete()) phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kOpen : Phase::kWrite;
+    return Step::kWorked;
+}
+
+/// Takes the blocks that this donor could read and no earlier one could.
+void Rebuild::merge(std::span<const std::byte> data) {
+    for (std::uint32_t i = 0; i < range_.blocks; ++i) {
+        CopyRecord record;
+        std::memcpy(&record, data.data() + std::size_t{i} * sizeof(record), sizeof(record));
+        if (read_[i] || record.kind == CopyKind::kUnreadable) continue;
+        const std::size_t contents = range_.blocks * sizeof(record) + std::size_t{i} * nvme::kBlockBytes;
+        std::memcpy(data_.data() + std::size_t{i} * sizeof(record), &record, sizeof(record));
+        std::memcpy(data_.data() + contents, data.data() + contents, nvme::kBlockBytes);
+        read_[i] = true;
+    }
+}
+
+bool Rebuild::complete() const {
+    return std::ranges::all_of(read_, [](bool known) { return known; });
+}
+
+Rebuild::Step Rebuild::write(CopyPort& port) {
+    const Status status = port.copy_write(slot_, range_, window_, data_);
+    if (ok(status)) return end_range();
+    if (status == Status::kNoSuchVolume) {
+        drop_volume(range_.volume);
+        return Step::kWorked;
+    }
+    // Full tables: the same again. Anything else, above all a window that is no longer open: from the start.
+    if (status != Status::kBusy) begin(range_);
+    return refused();
+}
+
+Rebuild::Step Rebuild::end_range() {
+    for (std::uint32_t i = 0; i < range_.blocks; ++i) {
+        CopyRecord record;
+        std::memcpy(&record, data_.data() + std::size_t{i} * sizeof(record), sizeof(record));
+        progress_.blocks_copied += record.kind == CopyKind::kAbsent ? 0 : 1;
+    }
+    progress_.blocks_done += range_.blocks;
+    phase_ = Phase::kNext;
+    return Step::kWorked;
+}
+
+/// The volume was deleted: nothing of it needs to be copied any more.
+void Rebuild::drop_volume(nvme::VolumeId volume) {
+    for (Part& part : parts_)
+        if (part.geometry.volume == volume) part.next = part.geometry.capacity_blocks;
+    std::erase_if(stuck_, [volume](const CopyRange& range) { return range.volume == volume; });
+    stuck_left_ = std::min(stuck_left_, stuck_.size());
+    phase_ = Phase::kNext;
+}
+
+}  // namespace gnstor::daemon

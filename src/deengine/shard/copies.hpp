@@ -1,0 +1,54 @@
+// copies.hpp: executes the commands of a rebuild on one shard: reads blocks with their versions, and puts another
+// drive's versions where nothing newer is. docs/array.md, rule 12; gnstor/nvme/copy.hpp.
+//
+// Invariants
+//   * a version is put with its own order, so that a write that is older or newer finds the same order on each
+//   replica;
+//   * what a record says of contents is checked against the contents before anything is put;
+//   * a block that the donor does not have is removed here if its version is resolved: the donor carried that version
+//   out, too, so something newer must have removed it there. A version above the donor's floor stays.
+// One owner thread.
+#pragma once
+
+#include "deengine/shard/changes.hpp"
+#include "deengine/shard/shard_state.hpp"
+
+#include <functional>
+#include <vector>
+
+namespace gnstor::deengine {
+
+class Copies {
+  public:
+    /// `in_doubt` and `read_block`: of the shard.
+    struct Reads {
+        std::function<bool(BlockKey)> in_doubt;
+        std::function<nvme::Status(BlockKey, std::byte*)> read_block;
+    };
+    Copies(ShardState& state, Changes& changes, TombstonePruner& pruner, Reads reads)
+        : state_(state),
+          changes_(changes),
+          pruner_(pruner),
+          reads_(std::move(reads)),
+          block_(nvme::kBlockBytes) {}
+
+    /// COPY READ: fills the command's data.
+    nvme::Status read(const ShardCommand& c);
+    /// COPY WRITE. `c.sequence`: the window's number; `c.epoch`: the oldest epoch of the volume's life.
+    nvme::Status write(const ShardCommand& c);
+
+  private:
+    void read_one(const ShardCommand& c, std::uint32_t i, nvme::CopyRecord& record, std::byte* contents);
+    void read_absent(const ShardCommand& c, nvme::CopyRecord& record) const;
+    nvme::Status remove_resolved(const ShardCommand& c, const nvme::CopyRecord& absent, ShardCommand& one);
+    nvme::Status write_one(const ShardCommand& c, std::uint32_t i);
+
+    ShardState& state_;
+    Changes& changes_;
+    TombstonePruner& pruner_;
+    Reads reads_;
+    std::vector<nvme::CopyRecord> records_;
+    std::vector<std::byte> block_;  ///< one page: contents that are checked, then put
+};
+
+}  // namespace gnstor::deengine

@@ -1,0 +1,42 @@
+// rebuild_seeds.hpp: histories of the rebuild's simulator, one a seed, and what they did. GN_SEED=<n> replays one history
+// instead, GN_TRACE=1 prints what happens in it.
+#pragma once
+
+#include "array/rebuild_sim.hpp"
+#include "support/count.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace gnstor::test {
+
+inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds) {
+    if (const char* one = std::getenv("GN_SEED"); one != nullptr) {
+        first = std::strtoull(one, nullptr, 10);
+        seeds = 1;
+    }
+    RebuildSimCounts c;
+    for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
+        RebuildSimOptions options;
+        options.seed = seed;
+        options.trace = std::getenv("GN_TRACE") != nullptr;
+        RebuildSim sim(options);
+        const std::string violation = sim.run();
+        ASSERT_EQ(violation, "") << "GN_SEED=" << seed;
+        c.add(sim.counts());
+    }
+    count("array_rebuild_changes", c.changes);
+    count("array_rebuild_reads", c.reads);
+    count("array_rebuild_lost_drives", c.lost_drives);
+    count("array_rebuild_lost_writers", c.lost_writers);
+    count("array_rebuild_lost_in_rebuild", c.lost_in_rebuild);
+    count("array_rebuild_rebuilds", c.rebuilds);
+    count("array_rebuild_kills", c.kills_in_rebuild);
+    count("array_rebuild_copied", c.copied);
+    count("array_rebuild_late_copies", c.late_copies);
+    count("array_rebuild_unreadable", c.unreadable);
+    count("array_rebuild_compared", c.blocks_compared);
+}
+
+}  // namespace gnstor::test

@@ -1,0 +1,545 @@
+#include "array/rebuild_sim.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gnstor::test {
+
+using daemon::CopyRange;
+using deengine::Requester;
+using nvme::IoOpcode;
+using nvme::Status;
+using placement::SlotState;
+
+namespace {
+
+constexpr Requester kAdmin{0, true};
+
+nvme::Command admin_command(nvme::AdminOpcode opcode) {
+    nvme::Command c{};
+    c.opcode = static_cast<std::uint8_t>(opcode);
+    c.cdw14 = 1;  // the term
+    return c;
+}
+
+}  // namespace
+
+void RebuildSimCounts::add(const RebuildSimCounts& o) {
+    changes += o.changes;
+    reads += o.reads;
+    lost_drives += o.lost_drives;
+    lost_in_rebuild += o.lost_in_rebuild;
+    lost_writers += o.lost_writers;
+    rebuilds += o.rebuilds;
+    kills += o.kills;
+    kills_in_rebuild += o.kills_in_rebuild;
+    copied += o.copied;
+    changed_in_window += o.changed_in_window;
+    late_copies += o.late_copies;
+    unreadable += o.unreadable;
+    blocks_compared += o.blocks_compared;
+}
+
+RebuildSim::Drive::Drive(std::uint64_t number, const deengine::EngineOptions& o) : flash(24, 16), options(o) {
+    std::memcpy(options.ssd_uuid, &number, sizeof(number));
+    mount();
+}
+
+void RebuildSim::Drive::mount() {
+    engine.reset();
+    answers.clear();
+    auto mounted = deengine::Engine::mount(flash, metadata, options, *this);
+    if (!mounted.ok()) {
+        trouble = mounted.error().message;
+        return;
+    }
+    engine = std::move(mounted).value();
+}
+
+void RebuildSim::Drive::on_complete(std::uint64_t tag, Status status, std::uint64_t result) {
+    answers[tag] = {status, result};
+}
+
+RebuildSim::RebuildSim(const RebuildSimOptions& options)
+    : options_(options), random_(options.seed), acknowledged_(kBlocks, 0), losses_left_(3) {
+    record_ = deengine::test::make_record(kVolume, kClient, 1, kBlocks);
+    record_.geometry.replicas = static_cast<std::uint8_t>(one_in(3) ? 3 : 2);
+    if (options.replicas != 0) record_.geometry.replicas = static_cast<std::uint8_t>(options.replicas);
+    stored_.version = 1;
+    stored_.slot_count = kSlots;
+    for (std::uint32_t s = 0; s < kSlots; ++s) {
+        stored_.slots[s].state = SlotState::kIn;
+        stored_.slots[s].domain = static_cast<std::uint16_t>(s);
+        stored_.slots[s].weight = 1;
+    }
+    for (std::uint32_t s = 0; s < kSlots; ++s) fill_slot(s);
+    while (active_.size() < kSlots && failure_.empty()) activate_one();
+    known_ = told_;
+}
+
+RebuildSim::~RebuildSim() = default;
+
+/// A new, empty drive fills the slot.
+void RebuildSim::fill_slot(std::uint32_t slot) {
+    deengine::EngineOptions o = deengine::test::default_options();
+    o.mutation = options_.engine;
+    o.max_tombstones = 24;
+    drives_[slot] = std::make_unique<Drive>(++drives_made_, o);
+    ++lives_[slot];
+    raised_.erase(slot);
+    std::memcpy(stored_.slots[slot].ssd_uuid, drives_[slot]->options.ssd_uuid,
+                sizeof(stored_.slots[slot].ssd_uuid));
+    if (!drives_[slot]->trouble.empty()) fail(drives_[slot]->trouble);
+}
+
+/// Carries out one command on a drive and waits for its answer.
+RebuildSim::Answer RebuildSim::command(std::uint32_t slot, const nvme::Command& c, Requester from,
+                                       std::span<std::byte> data) {
+    Drive& drive = *drives_[slot];
+    const std::uint64_t tag = ++tag_;
+    const bool admin = from.privileged && !nvme::is_copy(c.opcode);
+    if (admin || c.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFloor))
+        drive.engine->submit_admin(c, from, data, tag, now_ns_);
+    else
+        drive.engine->submit(c, from, data, tag, now_ns_);
+    for (int polls = 0; polls < 100 && !drive.answers.contains(tag); ++polls)
+        drive.engine->poll(now_ns_ += 1000);
+    const auto answer = drive.answers.find(tag);
+    if (answer == drive.answers.end()) {
+        fail(fmt::format("the drive in slot {} does not answer opcode {:#x}", slot, c.opcode));
+        return {Status::kInternalError, 0};
+    }
+    const Answer out = answer->second;
+    drive.answers.erase(answer);
+    return out;
+}
+
+bool RebuildSim::send_record(std::uint32_t slot) {
+    nvme::VolumeRecord copy = record_;
+    const auto send = [&](nvme::AdminOpcode opcode) {
+        return command(slot, admin_command(opcode), kAdmin, std::as_writable_bytes(std::span(&copy, 1)))
+            .status;
+    };
+    Status s = send(nvme::AdminOpcode::kVolumeChmod);
+    if (s == Status::kNoSuchVolume) s = send(nvme::AdminOpcode::kVolumeAdd);
+    if (!ok(s)) return false;
+    raised_.insert(slot);
+    return true;
+}
+
+placement::Replicas RebuildSim::replicas_of(const placement::ArrayMap& map, nvme::BlockAddress block) const {
+    return placement::place(map, record_.geometry, block >> record_.geometry.chunk_shift);
+}
+
+// The daemon ------------------------------------------------------------------------------------------------------
+
+void RebuildSim::change_map(SlotState state, std::uint32_t slot) {
+    stored_.version += 1;
+    stored_.slots[slot].state = state;
+    active_.clear();
+}
+
+/// Sends the newest map to one drive that has not activated it since its boot. In force: all have.
+void RebuildSim::activate_one() {
+    std::vector<std::uint32_t> missing;
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        if (drives_[s] != nullptr && !active_.contains(s)) missing.push_back(s);
+    if (missing.empty()) return;
+    const std::uint32_t slot = missing[below(static_cast<std::uint32_t>(missing.size()))];
+    if (!send_record(slot)) return fail(fmt::format("slot {} refuses the volume's record", slot));
+    nvme::MapSet set{};
+    set.slot = slot;
+    set.map = stored_;
+    const Status s = command(slot, admin_command(nvme::AdminOpcode::kMapSet), kAdmin,
+                             std::as_writable_bytes(std::span(&set, 1)))
+                         .status;
+    if (!ok(s)) return fail(fmt::format("slot {} refuses map {}: {}", slot, stored_.version, status_name(s)));
+    active_.insert(slot);
+    std::uint32_t drives = 0;
+    for (const auto& drive : drives_) drives += drive != nullptr ? 1 : 0;
+    trace("slot {} activates map {}", slot, stored_.version);
+    if (active_.size() == drives) told_ = stored_;
+}
+
+/// A writer ends, with changes under way, and its epoch is closed: the next writer's is the next one.
+void RebuildSim::lose_writer() {
+    if (epoch_ == 0) return;
+    ++counts_.lost_writers;
+    trace("the writer of epoch {} is lost", epoch_);
+    for (auto& [number, change] : changes_) change.abandoned = change.abandoned || !change.done;
+    epoch_ = 0;
+    record_.epoch += 1;
+    record_.revision += 1;
+    raised_.clear();
+}
+
+/// Sends the newest record to one drive that does not have it. In force: all have it.
+void RebuildSim::raise_one() {
+    if (epoch_ != 0) return;
+    for (std::uint32_t i = below(kSlots), tried = 0; tried < kSlots; ++tried, i = (i + 1) % kSlots) {
+        if (raised_.contains(i)) continue;
+        if (!send_record(i)) fail(fmt::format("slot {} refuses epoch {}", i, record_.epoch));
+        break;
+    }
+    if (raised_.size() != kSlots) return;
+    epoch_ = record_.epoch;
+    next_sequence_ = 1;
+    resolved_ = 0;
+    trace("epoch {} is in force", epoch_);
+}
+
+void RebuildSim::learn_map() {
+    if (known_.version == told_.version) return;
+    known_ = told_;
+    trace("the writer learns map {}", known_.version);
+    // The writer gives up rounds that wait for a drive which is not there any more.
+    for (auto& [number, change] : changes_)
+        if (!change.done && !change.abandoned && change.version != known_.version) send(change);
+}
+
+/// Takes a drive away for good and gives its slot to an empty one.
+void RebuildSim::lose_drive() {
+    if (losses_left_ == 0 || told_.version != stored_.version || active_.size() != kSlots) return;
+    std::uint32_t without = 0;  // slots that lack blocks, or may
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        without += stored_.slots[s].state == SlotState::kRebuilding || drives_[s]->spoilt ? 1 : 0;
+    const std::uint32_t slot = below(kSlots);
+    if (without + 1 >= record_.geometry.replicas || stored_.slots[slot].state == SlotState::kRebuilding)
+        return;
+    --losses_left_;
+    ++counts_.lost_drives;
+    // One that was under way begins again under the new map.
+    counts_.lost_in_rebuild += rebuild_ ? 1 : 0;
+    rebuild_.reset();
+    trace("slot {} is lost", slot);
+    fill_slot(slot);
+    change_map(SlotState::kRebuilding, slot);
+}
+
+void RebuildSim::rebuild_step() {
+    const auto rebuilding = [&](const placement::ArrayMap& map) {
+        for (std::uint32_t s = 0; s < kSlots; ++s)
+            if (map.slots[s].state == SlotState::kRebuilding) return s;
+        return kSlots;
+    };
+    const bool early = options_.array == ArrayMutation::kCopyBeforeInForce;
+    if (!rebuild_) {
+        const std::uint32_t slot = rebuilding(stored_);
+        if (slot == kSlots || (told_.version != stored_.version && !early)) return;
+        rebuild_.emplace(stored_, slot, std::span(&record_, 1), options_.rebuild);
+    }
+    if (rebuild_->step(*this) != daemon::Rebuild::Step::kDone) return;
+    counts_.copied += rebuild_->progress().blocks_copied;
+    ++counts_.rebuilds;
+    trace("slot {} is rebuilt", rebuild_->slot());
+    change_map(SlotState::kIn, rebuild_->slot());
+    rebuild_.reset();
+}
+
+Status RebuildSim::copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) {
+    if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyOpen, range.volume, range.first, range.blocks,
+                                     rebuild_->version());
+    const Answer a = command(slot, c, kAdmin, {});
+    trace("open {}+{} at slot {}: {} {}", range.first, range.blocks, slot, status_name(a.status), a.result);
+    window = static_cast<std::uint32_t>(a.result);
+    return a.status;
+}
+
+Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data) {
+    if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyRead, range.volume, range.first, range.blocks,
+                                     rebuild_->version());
+    const Status s = command(slot, c, kAdmin, data).status;
+    for (std::uint32_t i = 0; i < range.blocks && options_.trace; ++i) {
+        nvme::CopyRecord r;
+        std::memcpy(&r, data.data() + i * sizeof(r), sizeof(r));
+        trace("read block {} at slot {}: {}, kind {} sequence {}", range.first + i, slot, status_name(s),
+              static_cast<int>(r.kind), r.sequence);
+    }
+    return s;
+}
+
+Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, std::uint32_t window,
+                              std::span<std::byte> data) {
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyWrite, range.volume, range.first, range.blocks,
+                                     rebuild_->version(), window);
+    if (!quiet_ && one_in(12)) {  // it arrives, but later than the copier waits
+        messages_.push_back(
+            {Message::Kind::kLateCopy, slot, lives_[slot], 0, 0, c, {data.begin(), data.end()}});
+        return Status::kTimedOut;
+    }
+    const Status s = command(slot, c, kAdmin, data).status;
+    trace("copy {}+{} to slot {}: {}", range.first, range.blocks, slot, status_name(s));
+    if (ok(s) && !quiet_ && one_in(20)) return Status::kTimedOut;  // its answer is lost
+    return s;
+}
+
+// The writer ------------------------------------------------------------------------------------------------------
+
+void RebuildSim::new_change() {
+    if (epoch_ == 0) return;
+    std::uint32_t open = 0;
+    for (const auto& [number, change] : changes_) open += change.done || change.abandoned ? 0 : 1;
+    if (open >= 6) return;
+    Change change{(std::uint64_t{epoch_} << 32) | next_sequence_++, below(10) < options_.trims_of_ten,
+                  below(kBlocks), 1};
+    const std::uint32_t chunk_end = (change.first | ((1u << record_.geometry.chunk_shift) - 1)) + 1;
+    change.blocks += below(std::min(chunk_end, kBlocks) - change.first);
+    ++counts_.changes;
+    Change& kept = changes_.emplace(change.number, change).first->second;
+    send(kept);
+}
+
+/// Begins a round: the change goes to every replica of the writer's map.
+void RebuildSim::send(Change& change) {
+    change.version = known_.version;
+    ++change.round;
+    change.waiting.clear();
+    const auto replicas = replicas_of(known_, change.first);
+    for (std::uint32_t i = 0; i < replicas.count; ++i) change.waiting.insert(replicas.slot[i]);
+    for (const std::uint32_t slot : change.waiting) resend(change, slot);
+}
+
+void RebuildSim::resend(Change& change, std::uint32_t slot) {
+    nvme::IoFields f;
+    f.volume = kVolume;
+    f.client = kClient;
+    f.block = change.first;
+    f.blocks = change.blocks;
+    f.epoch = static_cast<nvme::Epoch>(change.number >> 32);
+    f.map_version = change.version;
+    f.sequence = change.number & 0xFFFFFFFFu;
+    Message m{Message::Kind::kChange, slot, lives_[slot], change.number, change.round};
+    m.command = nvme::encode_io(change.trim ? IoOpcode::kWriteZeroes : IoOpcode::kWrite, f);
+    for (std::uint32_t i = 0; i < change.blocks && !change.trim; ++i) {
+        const auto one = deengine::test::pattern(change.number);
+        m.data.insert(m.data.end(), one.begin(), one.end());
+    }
+    messages_.push_back(std::move(m));
+}
+
+void RebuildSim::deliver(std::size_t index) {
+    Message m = std::move(messages_[index]);
+    messages_[index] = std::move(messages_.back());
+    messages_.pop_back();
+    const bool arrives = m.life == lives_[m.slot];
+    // The writer connects to the drives that its map names: another one in the slot is not there for it.
+    const auto& named = known_.slots[m.slot].ssd_uuid;
+    const bool stranger = std::memcmp(named, drives_[m.slot]->options.ssd_uuid, sizeof(named)) != 0;
+    if (m.kind == Message::Kind::kChange) {
+        Change& change = changes_.at(m.number);
+        const bool waits = !change.done && !change.abandoned && change.round == m.round;
+        if (stranger && waits) return messages_.push_back(std::move(m));
+        if (!arrives) {  // the connection broke: the writer sends it again, if it still waits for this drive
+            if (waits && change.waiting.contains(m.slot)) resend(change, m.slot);
+            return;
+        }
+        const Answer a = command(m.slot, m.command, {kClient, false}, m.data);
+        trace("change {:x} ({} {}+{}) at slot {} under map {}: {}", change.number,
+              change.trim ? "trim" : "write", change.first, change.blocks, m.slot, m.command.cdw3,
+              status_name(a.status));
+        if (waits) take_answer(change, m.slot, a);
+        return;
+    }
+    if (!arrives) return;
+    const bool copy = m.kind == Message::Kind::kLateCopy;
+    if (!copy && stranger) return;
+    const Answer a = command(m.slot, m.command, copy ? kAdmin : Requester{kClient, false}, m.data);
+    if (copy) ++counts_.late_copies;
+    trace("{} {}at slot {}: {}", copy ? "late copy" : "floor",
+          copy ? "" : fmt::format("{} ", m.command.cdw12), m.slot, status_name(a.status));
+    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch)
+        fail(fmt::format("FLOOR to slot {}: {}", m.slot, status_name(a.status)));
+}
+
+void RebuildSim::take_answer(Change& change, std::uint32_t slot, Answer a) {
+    if (a.status == Status::kStaleMap) {
+        // Older than the drive's: again when the writer has learnt the map. Newer: the drive has not activated it yet.
+        if (change.version != known_.version) return send(change);
+        return resend(change, slot);
+    }
+    if (nvme::may_retry(a.status)) return resend(change, slot);
+    if (!ok(a.status))
+        return fail(fmt::format("change {:x} of block {} at slot {}: {}", change.number, change.first, slot,
+                                status_name(a.status)));
+    change.waiting.erase(slot);
+    if (!change.waiting.empty()) return;
+    change.done = true;
+    trace("change {:x} is acknowledged", change.number);
+    for (std::uint32_t i = 0; i < change.blocks; ++i) {
+        std::uint64_t& newest = acknowledged_[change.first + i];
+        newest = std::max(newest, change.number);
+    }
+    const std::uint64_t epoch = change.number & ~0xFFFFFFFFull;
+    for (auto next = changes_.find(epoch | (resolved_ + 1)); next != changes_.end() && next->second.done;
+         next = changes_.find(epoch | (resolved_ + 1)))
+        ++resolved_;
+}
+
+void RebuildSim::publish_floor() {
+    if (epoch_ == 0) return;
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        messages_.push_back(
+            {Message::Kind::kFloor, s, lives_[s], 0, 0, nvme::encode_floor(kVolume, epoch_, resolved_), {}});
+}
+
+// Reads -----------------------------------------------------------------------------------------------------------
+
+void RebuildSim::read() {
+    const nvme::BlockAddress block = below(kBlocks);
+    const auto replicas = replicas_of(known_, block);
+    const std::uint32_t slot = replicas.slot[below(replicas.count)];
+    if (known_.slots[slot].state != SlotState::kIn) return;
+    nvme::IoFields f;
+    f.volume = kVolume;
+    f.client = kClient;
+    f.block = block;
+    f.epoch = record_.epoch;
+    f.map_version = known_.version;
+    std::vector<std::byte> data(nvme::kBlockBytes);
+    const Status s = command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+    if (ok(s)) check_read(block, slot, acknowledged_[block], data.data());
+}
+
+void RebuildSim::check_read(nvme::BlockAddress block, std::uint32_t slot, std::uint64_t at_least,
+                            const std::byte* data) {
+    ++counts_.reads;
+    for (auto it = changes_.rbegin(); it != changes_.rend() && it->first >= at_least; ++it) {
+        const Change& c = it->second;
+        if (block < c.first || block - c.first >= c.blocks) continue;
+        const auto expected = deengine::test::pattern(c.trim ? 0 : c.number);
+        if (std::memcmp(expected.data(), data, expected.size()) == 0) return;
+    }
+    const auto zeroes = deengine::test::pattern(0);
+    if (at_least == 0 && std::memcmp(zeroes.data(), data, zeroes.size()) == 0) return;
+    const bool zero = std::memcmp(zeroes.data(), data, zeroes.size()) == 0;
+    fail(fmt::format("block {} in slot {} (map {}) reads {}, though change {:x} of it was acknowledged",
+                     block, slot, known_.version, zero ? "as zeroes" : "an older version", at_least));
+}
+
+// Faults ----------------------------------------------------------------------------------------------------------
+
+void RebuildSim::kill(std::uint32_t slot) {
+    ++counts_.kills;
+    trace("slot {} is killed", slot);
+    counts_.kills_in_rebuild += rebuild_ ? 1 : 0;
+    ++lives_[slot];
+    drives_[slot]->mount();
+    if (!drives_[slot]->trouble.empty()) return fail(drives_[slot]->trouble);
+    active_.erase(slot);
+}
+
+/// On one drive at a time, and with three replicas: another donor then has the block.
+void RebuildSim::spoil_page() {
+    if (record_.geometry.replicas < 3 || told_.version != stored_.version) return;
+    std::uint32_t without = 0;
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        without += stored_.slots[s].state == SlotState::kRebuilding || drives_[s]->spoilt ? 1 : 0;
+    if (without + 1 >= record_.geometry.replicas) return;
+    const std::uint32_t slot = below(kSlots);
+    auto& flash = drives_[slot]->flash;
+    deengine::PageNumber page = 0;
+    bool data = false;
+    for (int tries = 0; tries < 16 && !data; ++tries) {
+        page = below(flash.geometry().pages());
+        deengine::PageOob oob{};
+        data = has_data(flash.read_oob(page, oob)) && oob.kind == deengine::PageKind::kData &&
+               oob.vid == kVolume;
+    }
+    if (!data) return;
+    flash.unreadable.insert(page);
+    drives_[slot]->spoilt = true;
+    ++counts_.unreadable;
+}
+
+// The history -----------------------------------------------------------------------------------------------------
+
+void RebuildSim::event() {
+    now_ns_ += 1'000'000;
+    if (below(100) < options_.spoils_of_hundred) return spoil_page();
+    const std::uint32_t dice = below(100);
+    if (dice < 14) return new_change();
+    if (dice < 58) {
+        if (!messages_.empty()) deliver(below(static_cast<std::uint32_t>(messages_.size())));
+        return;
+    }
+    if (dice < 66) return publish_floor();
+    if (dice < 76) return read();
+    if (dice < 80) return activate_one();
+    if (dice < 82) return raise_one();
+    if (dice < 86) return learn_map();
+    if (dice < 98) return rebuild_step();
+    if (dice == 98) return one_in(4) ? kill(below(kSlots)) : one_in(2) ? spoil_page() : void();
+    if (one_in(3)) return lose_drive();
+    if (one_in(4)) lose_writer();
+}
+
+std::string RebuildSim::run() {
+    for (std::uint32_t i = 0; i < options_.steps && failure_.empty(); ++i) event();
+    settle();
+    if (failure_.empty()) compare_all();
+    return failure_;
+}
+
+/// Faults cease: everything must end within a bounded number of events.
+void RebuildSim::settle() {
+    quiet_ = true;
+    losses_left_ = 0;
+    const auto settled = [&] {
+        return messages_.empty() && !rebuild_ && told_.version == stored_.version &&
+               known_.version == told_.version && active_.size() == kSlots && epoch_ != 0 &&
+               resolved_ + 1 == next_sequence_ && std::ranges::none_of(stored_.slots, [](const auto& s) {
+                   return s.state == SlotState::kRebuilding;
+               });
+    };
+    for (int i = 0; i < 20'000 && failure_.empty() && !settled(); ++i) {
+        now_ns_ += 1'000'000;
+        activate_one();
+        raise_one();
+        learn_map();
+        rebuild_step();
+        if (!messages_.empty()) deliver(below(static_cast<std::uint32_t>(messages_.size())));
+        if (one_in(20) && messages_.size() < 20) publish_floor();
+    }
+    if (failure_.empty() && !settled())
+        fail(fmt::format(
+            "20,000 events after the last fault: {} messages, {} of {} changes resolved, map {} stored, {} "
+            "in force, {} known{}",
+            messages_.size(), resolved_, next_sequence_ - 1, stored_.version, told_.version, known_.version,
+            rebuild_ ? fmt::format(", rebuild at {} of {} blocks, {} ranges stuck",
+                                   rebuild_->progress().blocks_done, rebuild_->progress().blocks_total,
+                                   rebuild_->stuck().size())
+                     : ""));
+}
+
+void RebuildSim::compare_all() {
+    for (nvme::BlockAddress block = 0; block < kBlocks; ++block) {
+        const auto replicas = replicas_of(known_, block);
+        for (std::uint32_t i = 0; i < replicas.count; ++i) {
+            nvme::IoFields f;
+            f.volume = kVolume;
+            f.client = kClient;
+            f.block = block;
+            f.epoch = record_.epoch;
+            f.map_version = known_.version;
+            std::vector<std::byte> data(nvme::kBlockBytes);
+            const std::uint32_t slot = replicas.slot[i];
+            const Status s =
+                command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+            ++counts_.blocks_compared;
+            // Not healed yet: a bad page, or a young one that a kill made doubtful.
+            const bool bad = s == Status::kUnrecoveredReadError || s == Status::kDoubtful;
+            if (bad && drives_[slot]->spoilt) continue;
+            if (!ok(s)) return fail(fmt::format("block {} in slot {}: {}", block, slot, status_name(s)));
+            check_read(block, slot, acknowledged_[block], data.data());
+        }
+    }
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        for (const std::string& finding : drives_[s]->engine->audit())
+            fail(fmt::format("slot {}: {}", s, finding));
+}
+
+}  // namespace gnstor::test

@@ -1,0 +1,12 @@
+// rebuild_sim_long_test.cpp: more histories of the rebuild's simulator.
+#include "array/rebuild_seeds.hpp"
+
+namespace gnstor::test {
+namespace {
+
+TEST(RebuildSimulation, EveryReplicaHoldsTheLastAcknowledgedVersionInManyHistories) {
+    run_rebuild_seeds(10'000, 10'000);
+}
+
+}  // namespace
+}  // namespace gnstor::test

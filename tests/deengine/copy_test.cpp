@@ -1,0 +1,229 @@
+// copy_test.cpp: the commands of a rebuild on one drive: who may send them, to which drive, and what COPY WRITE does to
+// blocks that are newer, older, trimmed or damaged. Histories of several drives: tests/array.
+#include <gnstor/nvme/copy.hpp>
+
+#include "deengine/rig.hpp"
+
+#include <utility>
+
+namespace gnstor::deengine::test::copy_test {
+
+using nvme::CopyKind;
+using nvme::CopyOpcode;
+using nvme::CopyRecord;
+
+constexpr nvme::VolumeId kVolume = 1;
+constexpr nvme::ClientId kClient = 7;
+
+/// A drive of two, in slot 0; every chunk of the volume is on both.
+class CopyRig : public Rig {
+  public:
+    explicit CopyRig(placement::SlotState state) : Rig(24, 16) {
+        nvme::VolumeRecord r = make_record(kVolume, kClient);
+        r.geometry.replicas = 2;
+        EXPECT_EQ(add(r), Status::kSuccess);
+        be(state, 1);
+    }
+    void be(placement::SlotState state, std::uint32_t version) {
+        nvme::MapSet set = make_map(version, 2);
+        set.map.slots[0].state = state;
+        EXPECT_EQ(set_map(set), Status::kSuccess);
+        map_version = version;
+    }
+    Answer copy(CopyOpcode opcode, Block& data, std::uint32_t window = 0, std::uint32_t first = 0,
+                std::uint32_t blocks = 1, Requester from = kAdmin) {
+        const auto c = nvme::encode_copy(opcode, kVolume, first, blocks, map_version, window);
+        const std::uint64_t before = answers.count;
+        engine->submit(c, from, data, ++tag, now_ns);
+        if (answers.count == before) engine->poll(now_ns);
+        EXPECT_EQ(answers.count, before + 1);
+        return answers.last;
+    }
+    std::uint32_t open(std::uint32_t first = 0, std::uint32_t blocks = 1) {
+        Block none;
+        const Answer a = copy(CopyOpcode::kCopyOpen, none, 0, first, blocks);
+        EXPECT_EQ(a.status, Status::kSuccess);
+        return a.dw0;
+    }
+    CopyRecord read_record(std::uint32_t block, Block& contents) {
+        Block data(nvme::copy_bytes(1));
+        EXPECT_EQ(copy(CopyOpcode::kCopyRead, data, 0, block).status, Status::kSuccess);
+        CopyRecord r;
+        std::memcpy(&r, data.data(), sizeof(r));
+        contents.assign(data.begin() + sizeof(r), data.end());
+        return r;
+    }
+    Status put(std::uint32_t window, const CopyRecord& r, const Block& contents, std::uint32_t block = 0) {
+        Block data(nvme::copy_bytes(1));
+        std::memcpy(data.data(), &r, sizeof(r));
+        if (!contents.empty()) std::memcpy(data.data() + sizeof(r), contents.data(), nvme::kBlockBytes);
+        return copy(CopyOpcode::kCopyWrite, data, window, block).status;
+    }
+    IoFields at(std::uint32_t block) const { return fields(kVolume, kClient, block); }
+    /// What a donor would send of a write of pattern `id`.
+    static std::pair<CopyRecord, Block> version(nvme::Epoch epoch, std::uint64_t sequence, std::uint64_t id) {
+        CopyRig donor(placement::SlotState::kIn);
+        donor.write(donor.at(0), sequence, pattern(id));
+        Block contents;
+        CopyRecord r = donor.read_record(0, contents);
+        r.epoch = epoch;
+        return {r, contents};
+    }
+};
+
+constexpr auto kIn = placement::SlotState::kIn;
+constexpr auto kRebuilding = placement::SlotState::kRebuilding;
+
+TEST(Copy, OnlyTheAdminHostMaySendItsCommands) {
+    CopyRig rig(kRebuilding);
+    Block data(nvme::copy_bytes(1));
+    for (const auto opcode : {CopyOpcode::kCopyOpen, CopyOpcode::kCopyRead, CopyOpcode::kCopyWrite})
+        EXPECT_EQ(rig.copy(opcode, data, 0, 0, 1, {kClient, false}).status, Status::kAccessDenied);
+}
+
+TEST(Copy, DonorsAreInAndTargetsAreRebuilding) {
+    CopyRig rig(kRebuilding);
+    Block data(nvme::copy_bytes(1));
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyRead, data).status, Status::kWrongSsd);
+    rig.be(kIn, 2);
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyOpen, data).status, Status::kWrongSsd);
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data).status, Status::kWrongSsd);
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyRead, data).status, Status::kSuccess);
+}
+
+TEST(Copy, AClientReadsNothingFromARebuildingDrive) {
+    CopyRig rig(kRebuilding);
+    EXPECT_EQ(rig.write(rig.at(0), 1, pattern(1)).status, Status::kSuccess);
+    Block got;
+    EXPECT_EQ(rig.read(rig.at(0), got).status, Status::kWrongSsd);
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 1));
+}
+
+TEST(Copy, RangesLengthsAndVersionsAreChecked) {
+    CopyRig rig(kRebuilding);
+    Block data(nvme::copy_bytes(nvme::kCopyBlocksMax + 1));
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyOpen, data, 0, 0, nvme::kCopyBlocksMax + 1).status,
+              Status::kInvalidField);
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyOpen, data, 0, 60, 8).status, Status::kLbaOutOfRange);
+    EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data, 1, 0, 1).status, Status::kDataSglLengthInvalid);
+    rig.map_version = 9;
+    const Answer stale = rig.copy(CopyOpcode::kCopyOpen, data);
+    EXPECT_EQ(stale.status, Status::kStaleMap);
+    EXPECT_EQ(stale.dw0, 1u);
+}
+
+TEST(Copy, AVersionIsPutWithItsOrderWhereNothingIs) {
+    CopyRig rig(kRebuilding);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    // An older write finds it newer, a newer one replaces it.
+    EXPECT_EQ(rig.write(rig.at(0), 4, pattern(40)).status, Status::kSuccess);
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 50));
+    EXPECT_EQ(rig.write(rig.at(0), 6, pattern(60)).status, Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(0), 60));
+}
+
+TEST(Copy, AVersionIsPutThoughTheFloorHasPassedIt) {
+    CopyRig rig(kRebuilding);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    const auto floor = nvme::encode_floor(kVolume, 1, 30);
+    EXPECT_EQ(rig.admin(floor, {}, {kClient, false}).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 50));
+}
+
+TEST(Copy, ANewerBlockAndANewerTrimStay) {
+    CopyRig rig(kRebuilding);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.write(rig.at(0), 7, pattern(70)).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    EXPECT_EQ(rig.zero(rig.at(1), 8).status, Status::kSuccess);
+    const std::uint32_t window = rig.open(1);
+    // The tombstone is gone when the copy arrives; the window still knows the trim.
+    EXPECT_EQ(rig.admin(nvme::encode_floor(kVolume, 1, 8), {}, {kClient, false}).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(window, record, contents, 1), Status::kSuccess);
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 70));
+    EXPECT_TRUE(rig.holds(rig.at(1), 0));
+}
+
+TEST(Copy, AResolvedVersionThatTheDonorHasNoMoreIsRemovedAndANewerOneStays) {
+    CopyRig donor(kIn);
+    EXPECT_EQ(donor.write(donor.at(0), 1, pattern(1)).status, Status::kSuccess);
+    EXPECT_EQ(donor.zero(donor.at(0), 2).status, Status::kSuccess);
+    EXPECT_EQ(donor.admin(nvme::encode_floor(kVolume, 1, 2), {}, {kClient, false}).status, Status::kSuccess);
+    Block contents;
+    const CopyRecord absent = donor.read_record(0, contents);
+    EXPECT_EQ(absent.kind, CopyKind::kAbsent);
+    EXPECT_EQ(absent.sequence, 2u);
+    CopyRig rig(kRebuilding);
+    EXPECT_EQ(rig.write(rig.at(0), 1, pattern(1)).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(), absent, contents), Status::kSuccess);
+    EXPECT_EQ(rig.write(rig.at(1), 3, pattern(3)).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(1), absent, contents, 1), Status::kSuccess);
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 0));
+    EXPECT_TRUE(rig.holds(rig.at(1), 3));
+}
+
+TEST(Copy, ContentsThatDoNotMatchTheirRecordAreRefused) {
+    CopyRig rig(kRebuilding);
+    auto [record, contents] = CopyRig::version(1, 5, 50);
+    contents[100] ^= std::byte{1};
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kDataTransferError);
+    for (const auto kind : {CopyKind::kUnreadable, static_cast<CopyKind>(9)}) {
+        CopyRecord r = record;
+        r.kind = kind;
+        EXPECT_EQ(rig.put(rig.open(), r, contents), Status::kInvalidField);
+    }
+    for (const nvme::Epoch epoch : {0u, 2u}) {  // before the volume's life, and after its present epoch
+        CopyRecord r = record;
+        r.epoch = epoch;
+        EXPECT_EQ(rig.put(rig.open(), r, contents), Status::kInvalidField);
+    }
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 0));
+}
+
+TEST(Copy, AClosedWindowIsRefused) {
+    CopyRig rig(kRebuilding);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.put(0, record, contents), Status::kCommandSequenceError);
+    const std::uint32_t first = rig.open();
+    for (int i = 0; i < 4; ++i) rig.open();
+    EXPECT_EQ(rig.put(first, record, contents), Status::kCommandSequenceError);
+    const std::uint32_t last = rig.open();
+    EXPECT_EQ(rig.put(last, record, contents, 1), Status::kCommandSequenceError) << "of another range";
+    rig.mount();
+    rig.be(kRebuilding, 2);
+    EXPECT_EQ(rig.put(last, record, contents), Status::kCommandSequenceError) << "of an earlier mount";
+    EXPECT_NE(rig.open(), last);
+}
+
+TEST(Copy, ADonorTellsWhatItCannotRead) {
+    CopyRig rig(kIn);
+    EXPECT_EQ(rig.write(rig.at(0), 5, pattern(5)).status, Status::kSuccess);
+    for (PageNumber page = 0; page < rig.flash.geometry().pages(); ++page) {
+        PageOob oob{};
+        if (has_data(rig.flash.read_oob(page, oob)) && oob.kind == PageKind::kData && oob.vid == kVolume)
+            rig.flash.unreadable.insert(page);
+    }
+    Block contents;
+    EXPECT_EQ(rig.read_record(0, contents).kind, CopyKind::kUnreadable);
+    EXPECT_EQ(rig.read_record(1, contents).kind, CopyKind::kAbsent);
+    EXPECT_TRUE(same_bytes(contents, pattern(0)));
+}
+
+TEST(Copy, WhatWasPutSurvivesAKill) {
+    CopyRig rig(kRebuilding);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    rig.mount();
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 50));
+}
+
+}  // namespace gnstor::deengine::test::copy_test
