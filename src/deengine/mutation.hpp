@@ -37,6 +37,8 @@ enum class Mutation : std::uint8_t {
     kSameOrderTrimWins,      ///< a trim wins over contents of the same sequence
     kStateCrcIgnored,        ///< the firmware's state is accepted whatever its CRC
     kCopyWindowEmpty,  ///< a rebuild's window does not know the tombstones that its blocks had when it was opened
+    kCopyUntoldTrim,     ///< a rebuild's window opens though a trim may be unresolved and without a tombstone
+    kCopyOlderEpoch,     ///< a rebuild copies from a donor that is in an older epoch than the window
     kCopyKeepsResolved,  ///< a rebuild leaves a resolved version where the donor has none any more
     kCopyOverTrim,       ///< a rebuild's copy is put though a newer trim came since its window was opened
 };

@@ -16,11 +16,12 @@ using placement::SlotState;
 namespace {
 
 constexpr Requester kAdmin{0, true};
+constexpr std::uint64_t kTerm = 1;
 
 nvme::Command admin_command(nvme::AdminOpcode opcode) {
     nvme::Command c{};
     c.opcode = static_cast<std::uint8_t>(opcode);
-    c.cdw14 = 1;  // the term
+    c.cdw14 = kTerm;
     return c;
 }
 
@@ -36,7 +37,6 @@ void RebuildSimCounts::add(const RebuildSimCounts& o) {
     kills += o.kills;
     kills_in_rebuild += o.kills_in_rebuild;
     copied += o.copied;
-    changed_in_window += o.changed_in_window;
     late_copies += o.late_copies;
     unreadable += o.unreadable;
     blocks_compared += o.blocks_compared;
@@ -66,6 +66,7 @@ RebuildSim::RebuildSim(const RebuildSimOptions& options)
     : options_(options), random_(options.seed), acknowledged_(kBlocks, 0), losses_left_(3) {
     record_ = deengine::test::make_record(kVolume, kClient, 1, kBlocks);
     record_.geometry.replicas = static_cast<std::uint8_t>(one_in(3) ? 3 : 2);
+    max_tombstones_ = options.max_tombstones != 0 ? options.max_tombstones : one_in(2) ? 8 : 24;
     if (options.replicas != 0) record_.geometry.replicas = static_cast<std::uint8_t>(options.replicas);
     stored_.version = 1;
     stored_.slot_count = kSlots;
@@ -85,7 +86,7 @@ RebuildSim::~RebuildSim() = default;
 void RebuildSim::fill_slot(std::uint32_t slot) {
     deengine::EngineOptions o = deengine::test::default_options();
     o.mutation = options_.engine;
-    o.max_tombstones = 24;
+    o.max_tombstones = max_tombstones_;
     drives_[slot] = std::make_unique<Drive>(++drives_made_, o);
     ++lives_[slot];
     raised_.erase(slot);
@@ -99,8 +100,7 @@ RebuildSim::Answer RebuildSim::command(std::uint32_t slot, const nvme::Command& 
                                        std::span<std::byte> data) {
     Drive& drive = *drives_[slot];
     const std::uint64_t tag = ++tag_;
-    const bool admin = from.privileged && !nvme::is_copy(c.opcode);
-    if (admin || c.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFloor))
+    if (from.privileged || c.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFloor))
         drive.engine->submit_admin(c, from, data, tag, now_ns_);
     else
         drive.engine->submit(c, from, data, tag, now_ns_);
@@ -163,13 +163,12 @@ void RebuildSim::activate_one() {
     if (active_.size() == drives) told_ = stored_;
 }
 
-/// A writer ends, with changes under way, and its epoch is closed: the next writer's is the next one.
+/// The epoch is closed while its writer still has changes under way: drives that have the newest record refuse them.
 void RebuildSim::lose_writer() {
-    if (epoch_ == 0) return;
+    if (closing_) return;
     ++counts_.lost_writers;
-    trace("the writer of epoch {} is lost", epoch_);
-    for (auto& [number, change] : changes_) change.abandoned = change.abandoned || !change.done;
-    epoch_ = 0;
+    trace("epoch {} is closed", epoch_);
+    closing_ = true;
     record_.epoch += 1;
     record_.revision += 1;
     raised_.clear();
@@ -177,13 +176,16 @@ void RebuildSim::lose_writer() {
 
 /// Sends the newest record to one drive that does not have it. In force: all have it.
 void RebuildSim::raise_one() {
-    if (epoch_ != 0) return;
+    if (!closing_) return;
     for (std::uint32_t i = below(kSlots), tried = 0; tried < kSlots; ++tried, i = (i + 1) % kSlots) {
         if (raised_.contains(i)) continue;
         if (!send_record(i)) fail(fmt::format("slot {} refuses epoch {}", i, record_.epoch));
+        trace("slot {} is in epoch {}", i, record_.epoch);
         break;
     }
     if (raised_.size() != kSlots) return;
+    for (auto& [number, change] : changes_) change.abandoned = change.abandoned || !change.done;
+    closing_ = false;
     epoch_ = record_.epoch;
     next_sequence_ = 1;
     resolved_ = 0;
@@ -224,10 +226,9 @@ void RebuildSim::rebuild_step() {
             if (map.slots[s].state == SlotState::kRebuilding) return s;
         return kSlots;
     };
-    const bool early = options_.array == ArrayMutation::kCopyBeforeInForce;
     if (!rebuild_) {
         const std::uint32_t slot = rebuilding(stored_);
-        if (slot == kSlots || (told_.version != stored_.version && !early)) return;
+        if (slot == kSlots || told_.version != stored_.version) return;
         rebuild_.emplace(stored_, slot, std::span(&record_, 1), options_.rebuild);
     }
     if (rebuild_->step(*this) != daemon::Rebuild::Step::kDone) return;
@@ -240,19 +241,22 @@ void RebuildSim::rebuild_step() {
 
 Status RebuildSim::copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) {
     if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
-    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyOpen, range.volume, range.first, range.blocks,
-                                     rebuild_->version());
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyOpen, kTerm, range.volume, range.first,
+                                     range.blocks, rebuild_->version());
     const Answer a = command(slot, c, kAdmin, {});
     trace("open {}+{} at slot {}: {} {}", range.first, range.blocks, slot, status_name(a.status), a.result);
     window = static_cast<std::uint32_t>(a.result);
     return a.status;
 }
 
-Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data) {
+Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
+                             nvme::Epoch& epoch) {
     if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
-    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyRead, range.volume, range.first, range.blocks,
-                                     rebuild_->version());
-    const Status s = command(slot, c, kAdmin, data).status;
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyRead, kTerm, range.volume, range.first,
+                                     range.blocks, rebuild_->version());
+    const Answer a = command(slot, c, kAdmin, data);
+    const Status s = a.status;
+    epoch = static_cast<nvme::Epoch>(a.result);
     for (std::uint32_t i = 0; i < range.blocks && options_.trace; ++i) {
         nvme::CopyRecord r;
         std::memcpy(&r, data.data() + i * sizeof(r), sizeof(r));
@@ -262,10 +266,10 @@ Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::sp
     return s;
 }
 
-Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, std::uint32_t window,
+Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, const daemon::CopySource& source,
                               std::span<std::byte> data) {
-    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyWrite, range.volume, range.first, range.blocks,
-                                     rebuild_->version(), window);
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyWrite, kTerm, range.volume, range.first,
+                                     range.blocks, rebuild_->version(), source.window, source.epoch);
     if (!quiet_ && one_in(12)) {  // it arrives, but later than the copier waits
         messages_.push_back(
             {Message::Kind::kLateCopy, slot, lives_[slot], 0, 0, c, {data.begin(), data.end()}});
@@ -280,7 +284,7 @@ Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, std::u
 // The writer ------------------------------------------------------------------------------------------------------
 
 void RebuildSim::new_change() {
-    if (epoch_ == 0) return;
+    if (closing_ && one_in(2)) return;
     std::uint32_t open = 0;
     for (const auto& [number, change] : changes_) open += change.done || change.abandoned ? 0 : 1;
     if (open >= 6) return;
@@ -361,6 +365,10 @@ void RebuildSim::take_answer(Change& change, std::uint32_t slot, Answer a) {
         if (change.version != known_.version) return send(change);
         return resend(change, slot);
     }
+    if (a.status == Status::kStaleEpoch) {
+        change.abandoned = true;
+        return;
+    }
     if (nvme::may_retry(a.status)) return resend(change, slot);
     if (!ok(a.status))
         return fail(fmt::format("change {:x} of block {} at slot {}: {}", change.number, change.first, slot,
@@ -380,7 +388,6 @@ void RebuildSim::take_answer(Change& change, std::uint32_t slot, Answer a) {
 }
 
 void RebuildSim::publish_floor() {
-    if (epoch_ == 0) return;
     for (std::uint32_t s = 0; s < kSlots; ++s)
         messages_.push_back(
             {Message::Kind::kFloor, s, lives_[s], 0, 0, nvme::encode_floor(kVolume, epoch_, resolved_), {}});
@@ -397,7 +404,7 @@ void RebuildSim::read() {
     f.volume = kVolume;
     f.client = kClient;
     f.block = block;
-    f.epoch = record_.epoch;
+    f.epoch = epoch_;
     f.map_version = known_.version;
     std::vector<std::byte> data(nvme::kBlockBytes);
     const Status s = command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
@@ -490,7 +497,7 @@ void RebuildSim::settle() {
     losses_left_ = 0;
     const auto settled = [&] {
         return messages_.empty() && !rebuild_ && told_.version == stored_.version &&
-               known_.version == told_.version && active_.size() == kSlots && epoch_ != 0 &&
+               known_.version == told_.version && active_.size() == kSlots && !closing_ &&
                resolved_ + 1 == next_sequence_ && std::ranges::none_of(stored_.slots, [](const auto& s) {
                    return s.state == SlotState::kRebuilding;
                });
@@ -523,7 +530,7 @@ void RebuildSim::compare_all() {
             f.volume = kVolume;
             f.client = kClient;
             f.block = block;
-            f.epoch = record_.epoch;
+            f.epoch = epoch_;
             f.map_version = known_.version;
             std::vector<std::byte> data(nvme::kBlockBytes);
             const std::uint32_t slot = replicas.slot[i];

@@ -32,29 +32,23 @@
 
 namespace gnstor::test {
 
-/// Rules that are broken outside of engine and rebuild.
-enum class ArrayMutation : std::uint8_t {
-    kNone,
-    kCopyBeforeInForce,  ///< the copy begins when the map is stored, not when it is in force
-};
-
 struct RebuildSimOptions {
     std::uint64_t seed = 1;
     std::uint32_t steps = 3000;
     deengine::Mutation engine = deengine::Mutation::kNone;
     daemon::RebuildMutation rebuild = daemon::RebuildMutation::kNone;
-    ArrayMutation array = ArrayMutation::kNone;
     std::uint32_t replicas = 0;             ///< 0: two or three, by the seed
     std::uint32_t trims_of_ten = 3;         ///< of the writer's changes
     std::uint32_t silences_of_hundred = 2;  ///< commands of the rebuild that get no answer
     std::uint32_t spoils_of_hundred = 0;    ///< additional events that make a page unreadable
+    std::uint32_t max_tombstones = 0;       ///< of each drive; 0: few or very few, by the seed
     bool trace = false;                     ///< print what happens
 };
 
 struct RebuildSimCounts {
     std::uint64_t changes = 0, reads = 0, lost_drives = 0, lost_writers = 0, lost_in_rebuild = 0,
                   rebuilds = 0, kills = 0, kills_in_rebuild = 0;
-    std::uint64_t copied = 0, changed_in_window = 0, late_copies = 0, unreadable = 0, blocks_compared = 0;
+    std::uint64_t copied = 0, late_copies = 0, unreadable = 0, blocks_compared = 0;
 
     void add(const RebuildSimCounts& o);
 };
@@ -69,10 +63,10 @@ class RebuildSim final : public daemon::CopyPort {
 
     nvme::Status copy_open(std::uint32_t slot, const daemon::CopyRange& range,
                            std::uint32_t& window) override;
-    nvme::Status copy_read(std::uint32_t slot, const daemon::CopyRange& range,
-                           std::span<std::byte> data) override;
-    nvme::Status copy_write(std::uint32_t slot, const daemon::CopyRange& range, std::uint32_t window,
-                            std::span<std::byte> data) override;
+    nvme::Status copy_read(std::uint32_t slot, const daemon::CopyRange& range, std::span<std::byte> data,
+                           nvme::Epoch& epoch) override;
+    nvme::Status copy_write(std::uint32_t slot, const daemon::CopyRange& range,
+                            const daemon::CopySource& source, std::span<std::byte> data) override;
 
   private:
     static constexpr std::uint32_t kSlots = 4;
@@ -168,7 +162,8 @@ class RebuildSim final : public daemon::CopyPort {
     std::array<std::uint64_t, kSlots> lives_{};
     std::vector<Message> messages_;
     std::map<std::uint64_t, Change> changes_;  ///< by number; all that were ever sent
-    nvme::Epoch epoch_ = 1;                    ///< of the writer; 0: the next epoch is not in force yet
+    nvme::Epoch epoch_ = 1;                    ///< of the writer
+    bool closing_ = false;                     ///< the next epoch is stored, and not in force yet
     std::uint64_t next_sequence_ = 1;
     std::uint64_t resolved_ = 0;               ///< all sequences of the epoch up to here
     std::vector<std::uint64_t> acknowledged_;  ///< by block: number of the newest acknowledged change
@@ -179,6 +174,7 @@ class RebuildSim final : public daemon::CopyPort {
     placement::ArrayMap known_{};              ///< the writer's
     std::optional<daemon::Rebuild> rebuild_;
     std::uint32_t losses_left_;
+    std::uint32_t max_tombstones_;
     bool quiet_ = false;  ///< faults have ceased
     RebuildSimCounts counts_;
     std::string failure_;

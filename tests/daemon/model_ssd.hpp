@@ -6,6 +6,7 @@
 // a time.
 #pragma once
 
+#include <gnstor/nvme/copy.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
 #include "daemon/decisions/ssd_port.hpp"
@@ -71,6 +72,10 @@ class ModelSsd final : public SsdPort {
             for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
             for (const auto& [id, epoch] : flash_.purged)
                 list.highest_deleted_epoch = std::max(list.highest_deleted_epoch, epoch);
+            if (!flash_.maps.empty())
+                for (const placement::Slot& slot : flash_.maps.rbegin()->second.slots)
+                    if (std::memcmp(slot.ssd_uuid, flash_.uuid.data(), flash_.uuid.size()) == 0)
+                        list.incomplete = slot.state != placement::SlotState::kIn;
             reconnected = false;
             return nvme::Status::kSuccess;
         }));
@@ -116,6 +121,27 @@ class ModelSsd final : public SsdPort {
             return set_hosts(term, version, list);
         });
     }
+    /// Without contents: what counts here is which commands come, and to whom.
+    nvme::Status copy(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0) override {
+        ++flash_.commands;
+        if (fault && fault(false) != Fault::kNone) return nvme::Status::kQueueError;
+        const placement::ArrayMap& map = flash_.maps[flash_.map_version];
+        auto state = placement::SlotState::kEmpty;
+        for (const placement::Slot& slot : map.slots)
+            if (std::memcmp(slot.ssd_uuid, flash_.uuid.data(), flash_.uuid.size()) == 0) state = slot.state;
+        const bool read = command.opcode == static_cast<std::uint8_t>(nvme::CopyOpcode::kCopyRead);
+        if (command.cdw3 != flash_.map_version) return nvme::Status::kStaleMap;
+        if (state != (read ? placement::SlotState::kIn : placement::SlotState::kRebuilding))
+            violated("a copy from or to a slot in another state");
+        const auto volume = static_cast<nvme::VolumeId>(command.cdw11 >> 16);
+        if (!flash_.volumes.contains(volume)) return nvme::Status::kNoSuchVolume;
+        std::ranges::fill(data, std::byte{0});
+        dw0 = 1;
+        ++(read ? copies_read : copies_taken);
+        return nvme::Status::kSuccess;
+    }
+    std::uint64_t copies_read = 0, copies_taken = 0;
+
     /// Its node and its own process begin anew, on the same flash.
     void restart() {
         reconnected = true;

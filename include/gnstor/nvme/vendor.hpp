@@ -76,10 +76,14 @@ inline constexpr std::uint32_t kVolumeAnyWriter = 4u;
 
 struct VolumeListHeader {
     std::uint32_t total;     ///< volumes on this drive
-    std::uint32_t returned;  ///< records that follow
+    std::uint32_t returned;  ///< records that follow; kListIncomplete is added
     std::uint64_t term;      ///< newest term this drive has seen
 };
 static_assert(sizeof(VolumeListHeader) == 16, "records follow at byte 16");
+/// In VolumeListHeader::returned: the drive's slot was not *in* in the newest map that it stored, so that it lacks
+/// blocks. A daemon without records must not take it for a whole replica; one that does not know this flag refuses the
+/// list.
+inline constexpr std::uint32_t kListIncomplete = 1u << 31;
 
 struct MapSet {
     std::uint32_t slot;      ///< the slot this drive fills, or 0xFFFFFFFF

@@ -10,6 +10,14 @@
 
 namespace gnstor::daemon {
 
+namespace {
+
+/// A rebuild holds the mutex for so many commands at a time, then leaves it to requests.
+constexpr std::uint32_t kCopyBurst = 32;
+constexpr std::chrono::microseconds kCopyPause{500};
+
+}  // namespace
+
 std::uint64_t boottime_ms() {
     timespec t{};
     ::clock_gettime(CLOCK_BOOTTIME, &t);
@@ -51,9 +59,14 @@ struct InProcessControlPlane::Impl {
     }
     void run_ticker() {
         std::unique_lock lock(mutex);
+        auto next = std::chrono::steady_clock::now() + options.tick;
         while (!stopping) {
-            wake.wait_for(lock, options.tick, [this] { return stopping; });
+            const bool copies = !suspended && manager->rebuild_some(kCopyBurst);
+            const auto until = copies ? std::chrono::steady_clock::now() + kCopyPause : next;
+            wake.wait_until(lock, std::min(until, next), [this] { return stopping; });
+            if (std::chrono::steady_clock::now() < next) continue;
             if (!stopping && !suspended) tick();
+            next = std::chrono::steady_clock::now() + options.tick;
         }
     }
 };
@@ -150,6 +163,17 @@ Result<std::vector<nvme::VolumeRecord>> InProcessControlPlane::list_volumes() {
 
 Result<void> InProcessControlPlane::check_none_missing(const std::string& refused) {
     return impl_->with([&](Manager& m) { return m.check_none_missing(refused); });
+}
+
+Result<void> InProcessControlPlane::replace_ssd(std::uint32_t slot) {
+    Result<void> replaced = impl_->with([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
+    impl_->wake.notify_all();
+    return replaced;
+}
+
+bool InProcessControlPlane::rebuild_some(std::uint32_t commands) {
+    const std::scoped_lock lock(impl_->mutex);
+    return !impl_->suspended && impl_->manager->rebuild_some(commands);
 }
 
 ArrayInfo InProcessControlPlane::inspect() {

@@ -50,6 +50,15 @@ struct LeaseInfo {
     std::uint64_t remaining_ms = 0;
 };
 
+/// A slot that is being filled from the other replicas.
+struct RebuildInfo {
+    std::uint32_t slot = 0;
+    std::uint64_t blocks_total = 0;  ///< blocks of its chunks, whether written or not
+    std::uint64_t blocks_done = 0;
+    std::uint64_t ranges_stuck = 0;  ///< ranges with a block that no other SSD could read at the last attempt
+    std::string refusal{};           ///< of the last command that failed; empty: none has
+};
+
 struct VolumeReplicas {
     std::string name;
     std::uint32_t replicas = 0;
@@ -72,6 +81,7 @@ struct ArrayInfo {
     std::string superseded;  ///< why this daemon may change nothing any more; empty: it may
     std::vector<SsdInfo> ssds;
     std::vector<VolumeReplicas> replicas;  ///< of each volume that clients may see
+    std::optional<RebuildInfo> rebuild;
     std::vector<LeaseInfo> leases;
     std::vector<ClientInfo> clients;  ///< also the removed ones
     std::vector<std::string> warnings;

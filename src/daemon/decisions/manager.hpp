@@ -23,13 +23,15 @@
 //     (manager_read_only.cpp);
 //   * a change of who may do what is stored, then sent to the drives whose nodes authenticate hosts. A drive
 //     that has not taken the newest list of hosts gets no new grant (manager_hosts.cpp);
-//   * the map changes only while no volume exists: a missing drive keeps its slot, and changes wait for it.
+//   * while a volume exists, the map changes only when a spare takes the slot of a lost drive, and when that slot is
+//     filled (manager_replace.cpp). A missing drive keeps its slot until then, and creations and deletions wait for it.
 //     The failure domains of slots, on which placement depends, never change while there is a volume.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
 
 #include "daemon/decisions/inspector.hpp"
+#include "daemon/decisions/rebuild.hpp"
 #include "daemon/decisions/ssd_port.hpp"
 #include "daemon/records/records.hpp"
 
@@ -110,6 +112,14 @@ class Manager {
     Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
+
+    /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain. The
+    /// spare is then filled (rebuild_some()). kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
+    /// no spare. kState, kNoSpace: why it may not be replaced, or by none of the spares.
+    Result<void> replace_ssd(std::uint32_t slot, std::uint64_t now_ms);
+    /// Sends up to so many commands of a rebuild. True: there is more to do at once. False: nothing is to be rebuilt, or
+    /// an SSD must be waited for; call again about a second later.
+    bool rebuild_some(std::uint32_t commands);
 
     /// Ends expired leases, renews grants and retries pending changes. Call about once a second.
     TickReport tick(std::uint64_t now_ms);
@@ -218,6 +228,17 @@ class Manager {
     [[nodiscard]] Error missing_error(std::uint32_t slot) const;
     Error pending_error(const std::string& what, const Error& cause) const;
 
+    // manager_replace.cpp
+    [[nodiscard]] Result<void> check_lost(std::uint32_t slot);
+    [[nodiscard]] Result<void> check_donors(std::uint32_t slot);
+    [[nodiscard]] Result<void> check_spare(Drive& spare, std::uint32_t slot);
+    [[nodiscard]] std::uint64_t blocks_for(std::uint32_t slot) const;
+    [[nodiscard]] bool domains_by_node() const;
+    [[nodiscard]] Result<void> check_version_left() const;
+    [[nodiscard]] std::uint32_t rebuilding_slot() const;  ///< kNoSlot: none
+    void end_rebuild(std::uint32_t slot);
+    [[nodiscard]] std::optional<RebuildInfo> rebuild_info() const;
+
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
@@ -261,6 +282,7 @@ class Manager {
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
     std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
+    std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
     bool map_in_force_ = false;          ///< every drive confirmed the map when last asked
     nvme::MapVersion told_ = 0;          ///< the newest version that has been in force: clients may have it
     std::uint64_t granted_ms_ = 0;       ///< when the SSDs last got their grants

@@ -70,6 +70,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     for (const auto& [id, client] : records_.clients)
         info.clients.push_back({{identity_of(id)}, client.generation, client.removed});
     info.pending_changes += hosts_in_force() ? 0 : 1;
+    info.rebuild = rebuild_info();
     return info;
 }
 

@@ -115,6 +115,12 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
             drive.known = listed->term != 0;
             t.newest_term = std::max(t.newest_term, listed->term);
             t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
+            if (t.store_empty && listed->incomplete)
+                return error(
+                    Errc::kState,
+                    "SSD {} was being filled from the other replicas when the records were lost, and a new "
+                    "map would name it whole: bring back the records",
+                    drive.identity.serial);
             for (const nvme::VolumeRecord& record : listed->records) {
                 if (Result<void> good = check_record(record); !good.ok())
                     return error(Errc::kCorrupt, "SSD {}: {}; replace this SSD", drive.identity.serial,

@@ -163,6 +163,8 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
                        first, static_cast<std::uint32_t>(buffer.size())));
         nvme::VolumeListHeader header;
         std::memcpy(&header, buffer.data(), sizeof header);
+        list.incomplete = (header.returned & nvme::kListIncomplete) != 0;
+        header.returned &= ~nvme::kListIncomplete;
         if (header.returned > kListBatch)
             return error(Errc::kCorrupt, "{} lists {} volumes in room for {}", identity_.subsystem_nqn,
                          header.returned, kListBatch);
@@ -241,6 +243,18 @@ Result<void> NvmfSsdPort::send_hosts(std::uint64_t term, std::uint64_t version,
         page.first += page.count;
     } while (page.first < page.total);
     return {};
+}
+
+/// Does not connect, as a connection to another store must be listed first; the next grant does both.
+nvme::Status NvmfSsdPort::copy(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0) {
+    constexpr nvmf::Direction kDirections[] = {nvmf::Direction::kNone, nvmf::Direction::kToDrive,
+                                               nvmf::Direction::kToHost, nvmf::Direction::kNone};
+    if ((options_.reachable && !options_.reachable()) || host_ == nullptr || !host_->connected() || is_new_)
+        return nvme::Status::kQueueError;
+    const auto completion = host_->admin(command, data, kDirections[command.opcode & 3u]);
+    if (!completion.ok()) return nvme::Status::kQueueError;
+    dw0 = completion->dw0;
+    return completion->result();
 }
 
 /// Does not connect, because that may take long; the next grant does.

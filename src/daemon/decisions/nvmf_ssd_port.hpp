@@ -50,6 +50,7 @@ class NvmfSsdPort final : public SsdPort {
     [[nodiscard]] const nvmf::auth::DhchapKey* node_key() const override { return options_.node_key.get(); }
     Result<void> hosts_set(std::uint64_t term, std::uint64_t version,
                            std::span<const nvme::HostSetEntry> hosts) override;
+    nvme::Status copy(const nvme::Command& command, std::span<std::byte> data, std::uint32_t& dw0) override;
     /// Counters of the SSD and of the target in front of it.
     Result<nvme::SsdCountersLog> counters();
     /// Version of the program that serves it (FR), read when it connected; empty: not connected now.

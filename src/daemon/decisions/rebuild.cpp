@@ -9,16 +9,35 @@ using nvme::CopyKind;
 using nvme::CopyRecord;
 using nvme::Status;
 
+Status SsdCopyPort::send(std::uint32_t slot, nvme::CopyOpcode opcode, const CopyRange& range,
+                         const CopySource& source, std::span<std::byte> data, std::uint32_t& dw0) {
+    if (slot >= by_slot_.size() || by_slot_[slot] == nullptr) return Status::kQueueError;
+    return by_slot_[slot]->copy(nvme::encode_copy(opcode, term_, range.volume, range.first, range.blocks,
+                                                  version_, source.window, source.epoch),
+                                data, dw0);
+}
+
+Status SsdCopyPort::copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) {
+    return send(slot, nvme::CopyOpcode::kCopyOpen, range, {}, {}, window);
+}
+
+Status SsdCopyPort::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
+                              nvme::Epoch& epoch) {
+    return send(slot, nvme::CopyOpcode::kCopyRead, range, {}, data, epoch);
+}
+
+Status SsdCopyPort::copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
+                               std::span<std::byte> data) {
+    std::uint32_t dw0 = 0;
+    return send(slot, nvme::CopyOpcode::kCopyWrite, range, source, data, dw0);
+}
+
 Rebuild::Rebuild(const placement::ArrayMap& map, std::uint32_t slot,
                  std::span<const nvme::VolumeRecord> volumes, RebuildMutation mutation)
     : map_(map), slot_(slot), mutation_(mutation) {
     for (const nvme::VolumeRecord& record : volumes) {
-        const placement::VolumeGeometry& g = record.geometry;
-        parts_.push_back({g, 0});
-        const std::uint64_t chunk_blocks = std::uint64_t{1} << g.chunk_shift;
-        for (std::uint64_t at = 0; at < g.capacity_blocks; at += chunk_blocks)
-            if (placement::holds(place(map_, g, static_cast<std::uint32_t>(at >> g.chunk_shift)), slot_))
-                progress_.blocks_total += std::min(chunk_blocks, g.capacity_blocks - at);
+        parts_.push_back({record.geometry, record.birth_epoch});
+        progress_.blocks_total += record.geometry.capacity_blocks;
     }
 }
 
@@ -46,6 +65,7 @@ bool Rebuild::take_range() {
     --stuck_left_;
     const CopyRange again = stuck_.front();
     stuck_.pop_front();
+    attempts_ = 0;
     begin(again);
     return true;
 }
@@ -59,13 +79,16 @@ bool Rebuild::take_new_range() {
             const std::uint64_t end =
                 std::min(g.capacity_blocks, (std::uint64_t{chunk} + 1) << g.chunk_shift);
             if (!placement::holds(place(map_, g, chunk), slot_)) {
+                progress_.blocks_done += end - part.next;
                 part.next = end;
                 continue;
             }
             const auto blocks =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(kRangeBlocks, end - part.next));
+            attempts_ = 0;
             begin({g.volume, static_cast<nvme::BlockAddress>(part.next), blocks});
             part.next += blocks;
+            progress_.blocks_done += blocks;
             const bool last = part_ + 1 == parts_.size() && part.next >= g.capacity_blocks;
             if (last && mutation_ == RebuildMutation::kSkipLastRange) phase_ = Phase::kNext;
             return phase_ != Phase::kNext;
@@ -81,23 +104,25 @@ void Rebuild::begin(const CopyRange& range) {
     replicas_ = place(map_, part->geometry, range.first >> part->geometry.chunk_shift);
     phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kRead : Phase::kOpen;
     donor_ = 0;
+    source_ = {0, ~nvme::Epoch{0}};
     data_.assign(nvme::copy_bytes(range.blocks), std::byte{0});
     donor_data_.resize(data_.size());
     read_.assign(range.blocks, false);
 }
 
-Rebuild::Step Rebuild::refused() {
+Rebuild::Step Rebuild::refused(Status why) {
     ++progress_.retries;
+    progress_.refusal = why;
     return Step::kWaits;
 }
 
 Rebuild::Step Rebuild::open(CopyPort& port) {
-    const Status status = port.copy_open(slot_, range_, window_);
+    const Status status = port.copy_open(slot_, range_, source_.window);
     if (status == Status::kNoSuchVolume) {
         drop_volume(range_.volume);
         return Step::kWorked;
     }
-    if (!ok(status)) return refused();
+    if (!ok(status)) return refused_by_target(status);
     phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kWrite : Phase::kRead;
     return Step::kWorked;
 }
@@ -108,18 +133,18 @@ Rebuild::Step Rebuild::read(CopyPort& port) {
             map_.slots[replicas_.slot[donor_]].state != placement::SlotState::kIn))
         ++donor_;
     if (donor_ == replicas_.count && !complete()) {
-        if (mutation_ != RebuildMutation::kForgetStuck) stuck_.push_back(range_);
-        phase_ = Phase::kNext;
-        return refused();
+        return stick(Status::kUnrecoveredReadError);
     }
     if (donor_ < replicas_.count) {
-        const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_);
+        nvme::Epoch epoch = 0;
+        const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_, epoch);
         if (status == Status::kNoSuchVolume) {
             drop_volume(range_.volume);
             return Step::kWorked;
         }
-        if (!ok(status)) return refused();
+        if (!ok(status)) return refused(status);
         merge(donor_data_);
+        source_.epoch = std::min(source_.epoch, epoch);
     }
     if (complete()) phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kOpen : Phase::kWrite;
     return Step::kWorked;
@@ -143,15 +168,27 @@ bool Rebuild::complete() const {
 }
 
 Rebuild::Step Rebuild::write(CopyPort& port) {
-    const Status status = port.copy_write(slot_, range_, window_, data_);
+    const Status status = port.copy_write(slot_, range_, source_, data_);
     if (ok(status)) return end_range();
     if (status == Status::kNoSuchVolume) {
         drop_volume(range_.volume);
         return Step::kWorked;
     }
-    // Full tables: the same again. Anything else, above all a window that is no longer open: from the start.
-    if (status != Status::kBusy) begin(range_);
-    return refused();
+    // Not yet: the same again. Anything else, above all a window that is no longer open: from the start.
+    if (status != Status::kBusy && status != Status::kNotGranted) begin(range_);
+    return refused_by_target(status);
+}
+
+/// No answer, or not yet: as often as it takes. Any other refusal: a few times, then after all other ranges.
+Rebuild::Step Rebuild::refused_by_target(Status why) {
+    const bool later = is_local(why) || why == Status::kNotGranted || why == Status::kStaleMap;
+    return !later && ++attempts_ >= kAttempts ? stick(why) : refused(why);
+}
+
+Rebuild::Step Rebuild::stick(Status why) {
+    if (mutation_ != RebuildMutation::kForgetStuck) stuck_.push_back(range_);
+    phase_ = Phase::kNext;
+    return refused(why);
 }
 
 Rebuild::Step Rebuild::end_range() {
@@ -160,18 +197,21 @@ Rebuild::Step Rebuild::end_range() {
         std::memcpy(&record, data_.data() + std::size_t{i} * sizeof(record), sizeof(record));
         progress_.blocks_copied += record.kind == CopyKind::kAbsent ? 0 : 1;
     }
-    progress_.blocks_done += range_.blocks;
     phase_ = Phase::kNext;
     return Step::kWorked;
 }
 
 /// The volume was deleted: nothing of it needs to be copied any more.
 void Rebuild::drop_volume(nvme::VolumeId volume) {
-    for (Part& part : parts_)
-        if (part.geometry.volume == volume) part.next = part.geometry.capacity_blocks;
+    for (Part& part : parts_) {
+        if (part.geometry.volume != volume || part.dropped) continue;
+        part.dropped = true;
+        progress_.blocks_done += part.geometry.capacity_blocks - part.next;
+        part.next = part.geometry.capacity_blocks;
+    }
     std::erase_if(stuck_, [volume](const CopyRange& range) { return range.volume == volume; });
     stuck_left_ = std::min(stuck_left_, stuck_.size());
-    phase_ = Phase::kNext;
+    if (range_.volume == volume) phase_ = Phase::kNext;
 }
 
 }  // namespace gnstor::daemon

@@ -7,8 +7,8 @@
 //   writes of later volumes, and later writes of these, reach the rebuilding slot by themselves;
 //   * a range is read from donors only after its window is open on the target;
 //   * a range is done when every block of it was read from some donor and COPY WRITE was answered with success;
-//   * a block that no donor can read keeps the rebuild from ending: the slot does not become *in*, and stuck() says
-//   which range it is. Such ranges are tried again after all others.
+//   * a range with a block that no donor can read, or that the target refuses, keeps the rebuild from ending: the slot
+//   does not become *in*, and stuck() says which range it is. Such ranges are tried again after all others.
 // One caller at a time.
 #pragma once
 
@@ -16,10 +16,13 @@
 #include <gnstor/nvme/vendor.hpp>
 #include <gnstor/placement/placement.hpp>
 
+#include "daemon/decisions/ssd_port.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace gnstor::daemon {
@@ -31,6 +34,12 @@ struct CopyRange {
     std::uint32_t blocks = 0;
 };
 
+/// The window that a range is written through, and the lowest epoch of the donors that it was read from.
+struct CopySource {
+    std::uint32_t window = 0;
+    nvme::Epoch epoch = 0;
+};
+
 /// How a rebuild reaches the drive of a slot. Each call ends within a bounded time; a drive without an answer is
 /// kQueueError or kTimedOut.
 class CopyPort {
@@ -38,9 +47,31 @@ class CopyPort {
     virtual ~CopyPort() = default;
     /// `window` is set on success.
     virtual nvme::Status copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) = 0;
-    virtual nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data) = 0;
-    virtual nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, std::uint32_t window,
+    /// `epoch`: of the volume on that drive.
+    virtual nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
+                                   nvme::Epoch& epoch) = 0;
+    virtual nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
                                     std::span<std::byte> data) = 0;
+};
+
+/// The drives of an array by slot; null: no drive. The ports outlive it.
+class SsdCopyPort final : public CopyPort {
+  public:
+    SsdCopyPort(std::vector<SsdPort*> by_slot, std::uint64_t term, nvme::MapVersion version)
+        : by_slot_(std::move(by_slot)), term_(term), version_(version) {}
+    nvme::Status copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) override;
+    nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
+                           nvme::Epoch& epoch) override;
+    nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
+                            std::span<std::byte> data) override;
+
+  private:
+    nvme::Status send(std::uint32_t slot, nvme::CopyOpcode opcode, const CopyRange& range,
+                      const CopySource& source, std::span<std::byte> data, std::uint32_t& dw0);
+
+    std::vector<SsdPort*> by_slot_;
+    std::uint64_t term_;
+    nvme::MapVersion version_;
 };
 
 /// Rules that the simulator breaks on purpose.
@@ -52,15 +83,19 @@ enum class RebuildMutation : std::uint8_t {
 };
 
 struct RebuildProgress {
-    std::uint64_t blocks_total = 0;  ///< blocks of the slot's chunks, whether written or not
-    std::uint64_t blocks_done = 0;
-    std::uint64_t blocks_copied = 0;  ///< of them: had a version on a donor
+    std::uint64_t blocks_total = 0;   ///< of all volumes, whether written or not, and on whichever slots
+    std::uint64_t blocks_done = 0;    ///< of them: looked at; stuck ranges count
+    std::uint64_t blocks_copied = 0;  ///< had a version on a donor
     std::uint64_t retries = 0;        ///< commands that were refused, or got no answer
+    nvme::Status refusal = nvme::Status::kSuccess;  ///< the last one; success: there was none
 };
 
 class Rebuild {
   public:
-    static constexpr std::uint32_t kRangeBlocks = 16;
+    /// 33 KiB of data: an admin command moves at most 64 KiB.
+    static constexpr std::uint32_t kRangeBlocks = 8;
+    /// A range that the target has refused so often waits until all others were tried.
+    static constexpr std::uint32_t kAttempts = 4;
 
     Rebuild(const placement::ArrayMap& map, std::uint32_t slot, std::span<const nvme::VolumeRecord> volumes,
             RebuildMutation mutation = RebuildMutation::kNone);
@@ -76,14 +111,23 @@ class Rebuild {
     [[nodiscard]] std::uint32_t slot() const { return slot_; }
     [[nodiscard]] nvme::MapVersion version() const { return map_.version; }
     [[nodiscard]] const RebuildProgress& progress() const { return progress_; }
-    /// Ranges with a block that no donor could read at the last attempt.
+    /// Leaves out volumes for which `gone(volume, birth epoch)`: they were deleted, and their VID may live again.
+    template <class Gone>
+    void drop_if(Gone gone) {
+        for (const Part& part : parts_)
+            if (!part.dropped && gone(part.geometry.volume, part.birth_epoch))
+                drop_volume(part.geometry.volume);
+    }
+    /// Ranges that a donor could not read, or the target refused, at the last attempt.
     [[nodiscard]] const std::deque<CopyRange>& stuck() const { return stuck_; }
 
   private:
     enum class Phase : std::uint8_t { kNext, kOpen, kRead, kWrite };
     struct Part {
         placement::VolumeGeometry geometry;
+        nvme::Epoch birth_epoch;
         std::uint64_t next = 0;  ///< block at which the search for the slot's next range begins
+        bool dropped = false;
     };
 
     bool take_range();
@@ -96,7 +140,9 @@ class Rebuild {
     void drop_volume(nvme::VolumeId volume);
     void merge(std::span<const std::byte> data);
     [[nodiscard]] bool complete() const;
-    Step refused();
+    Step refused(nvme::Status why);
+    Step refused_by_target(nvme::Status why);
+    Step stick(nvme::Status why);
 
     const placement::ArrayMap map_;
     const std::uint32_t slot_;
@@ -109,7 +155,8 @@ class Rebuild {
     CopyRange range_;
     placement::Replicas replicas_{};
     std::uint32_t donor_ = 0;  ///< index in replicas_ of the next donor
-    std::uint32_t window_ = 0;
+    CopySource source_;
+    std::uint32_t attempts_ = 0;   ///< of this range that the target refused
     std::vector<std::byte> data_;  ///< what COPY WRITE sends
     std::vector<std::byte> donor_data_;
     std::vector<bool> read_;  ///< by block of the range: a donor could read it

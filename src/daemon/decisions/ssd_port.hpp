@@ -12,6 +12,7 @@
 #pragma once
 
 #include <gnstor/base/result.hpp>
+#include <gnstor/nvme/command.hpp>
 #include <gnstor/nvme/host_set.hpp>
 #include <gnstor/nvme/status.hpp>
 #include <gnstor/nvme/vendor.hpp>
@@ -42,6 +43,7 @@ struct SsdIdentity {
 struct SsdVolumes {
     std::uint64_t term = 0;                 ///< the newest that it has seen
     nvme::Epoch highest_deleted_epoch = 0;  ///< highest epoch of any volume deleted from it
+    bool incomplete = false;  ///< its slot was being filled when it last took a map (nvme::kListIncomplete)
     std::vector<nvme::VolumeRecord> records;
 };
 
@@ -64,6 +66,12 @@ class SsdPort {
     virtual Result<std::uint32_t> grant_ask(std::uint64_t term) = 0;
     /// `nonce` is 0 if map.grant_ms is 0.
     virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) = 0;
+    /// One of the commands that copy blocks between drives (nvme/copy.hpp), which carries its term itself; their
+    /// direction follows from the opcode. `dw0`: of the answer. No answer: kQueueError.
+    virtual nvme::Status copy(const nvme::Command& /*command*/, std::span<std::byte> /*data*/,
+                              std::uint32_t& /*dw0*/) {
+        return nvme::Status::kInvalidOpcode;
+    }
     /// The key of the drive's node, if that authenticates hosts; null: it lets every host in. Never changes.
     [[nodiscard]] virtual const nvmf::auth::DhchapKey* node_key() const { return nullptr; }
     /// Which clients the node lets in, in order of id. Answered when the queues of all others have ended. A

@@ -39,13 +39,14 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, const nvme
     if (command.namespace_id != 1) return Status::kInvalidNamespace;
     if ((command.flags & kFused) != 0) return Status::kInvalidField;
     const nvme::IoFields f = nvme::decode_io(command);
-    const Volume* volume = permissions.find(f.volume);
-    if (volume == nullptr) return Status::kNoSuchVolume;
     if (!map.granted(now_ns)) return Status::kNotGranted;
     if (f.map_version != map.version()) {
         dw0 = map.version();
         return Status::kStaleMap;
     }
+    // A drive takes this map only after the records of all volumes: one that is not here was deleted.
+    const Volume* volume = permissions.find(f.volume);
+    if (volume == nullptr) return Status::kNoSuchVolume;
     const auto opcode = static_cast<CopyOpcode>(command.opcode);
     const placement::SlotState needed =
         opcode == CopyOpcode::kCopyRead ? placement::SlotState::kIn : placement::SlotState::kRebuilding;
@@ -63,7 +64,8 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, const nvme
     out.blocks = f.blocks;
     out.epoch = volume->record.birth_epoch;
     out.volume_epoch = volume->record.epoch;
-    out.sequence = f.sequence;
+    out.sequence = f.epoch;     // the window's number
+    out.floor = command.cdw13;  // the donor's epoch
     out.data = data.data();
     return Status::kSuccess;
 }

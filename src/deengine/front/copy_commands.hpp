@@ -2,10 +2,10 @@
 // docs/array.md, rule 12.
 //
 // The first check that fails decides the status:
-//    1. sent by the array's admin host (Access Denied)
+//    1. sent by the array's admin host (Access Denied); its term was checked before (VendorCommands)
 //    2. namespace 1 (Invalid Namespace), not fused (Invalid Field)
-//    3. the volume exists (No Such Volume)
-//    4. a map is active and its grant has not expired (Not Granted); equal map version (Stale Map)
+//    3. a map is active and its grant has not expired (Not Granted); equal map version (Stale Map)
+//    4. the volume exists (No Such Volume): under this map it was deleted
 //    5. the drive's slot is *in* for COPY READ, *rebuilding* for the others (Wrong SSD)
 //    6. number of blocks, all of them within 256 aligned blocks (Invalid Field)
 //    7. data length (Data SGL Length Invalid)

@@ -45,8 +45,6 @@ Engine::Impl::Impl(MetadataStore& metadata_in, const EngineOptions& options_in, 
 void Engine::Impl::submit(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
     assert((tag & CommandRouter::kPartTag) == 0 && "tags are below 2^63");
-    if (nvme::is_copy(command.opcode)) [[unlikely]]
-        return submit_copy(command, from, data, tag, now_ns);
     CheckedCommand c;
     std::uint32_t dw0 = 0;
     if (const Status s = check.run(command, from, data, now_ns, c, dw0); !ok(s)) {
@@ -99,7 +97,9 @@ void Engine::Impl::submit_copy(const nvme::Command& command, Requester from, std
                                std::uint64_t tag, std::uint64_t now_ns) {
     ShardCommand sent;
     std::uint32_t dw0 = 0;
-    Status status = check_copy(state.now().permissions, active_map, command, from, data, now_ns, sent, dw0);
+    Status status = from.privileged ? vendor.check_term(command, dw0) : Status::kAccessDenied;
+    if (ok(status))
+        status = check_copy(state.now().permissions, active_map, command, from, data, now_ns, sent, dw0);
     if (ok(status) && unsettled && sent.op != ShardOp::kCopyRead) status = Status::kCapacityExceeded;
     if (!ok(status)) {
         ++own.refused;
@@ -164,6 +164,7 @@ bool Engine::granted(std::uint64_t now_ns) const {
 
 void Engine::submit_admin(const nvme::Command& command, Requester from, std::span<std::byte> data,
                           std::uint64_t tag, std::uint64_t now_ns) {
+    if (nvme::is_copy(command.opcode)) return impl_->submit_copy(command, from, data, tag, now_ns);
     std::uint32_t dw0 = 0;
     const Status status = impl_->vendor.run(command, from, data, now_ns, dw0);
     if (!ok(status)) ++impl_->own.refused;

@@ -76,6 +76,10 @@ Status VendorCommands::check_term(std::uint64_t term, std::uint32_t& dw0) const 
     return term < state_.now().term ? Status::kStaleTerm : Status::kCommandSequenceError;
 }
 
+Status VendorCommands::check_term(const nvme::Command& command, std::uint32_t& dw0) const {
+    return check_term(term_of(command), dw0);
+}
+
 Status VendorCommands::grant_ask(const nvme::Command& command, Requester from, std::uint64_t now_ns,
                                  std::uint32_t& dw0) {
     if (!from.privileged) return Status::kAccessDenied;
@@ -151,8 +155,12 @@ Status VendorCommands::volume_list(const nvme::Command& command, std::span<std::
     const std::size_t first = std::min<std::size_t>(command.cdw10, volumes.size());
     const std::size_t room = (bytes - sizeof(nvme::VolumeListHeader)) / sizeof(nvme::VolumeRecord);
     const std::size_t count = std::min(room, volumes.size() - first);
-    const nvme::VolumeListHeader header{static_cast<std::uint32_t>(volumes.size()),
-                                        static_cast<std::uint32_t>(count), state_.now().term};
+    const std::uint32_t slot = state_.now().newest_slot;
+    const bool lacks_blocks = state_.now().newest_map.version != 0 && slot < placement::kMaxSlots &&
+                              state_.now().newest_map.slots[slot].state != placement::SlotState::kIn;
+    const nvme::VolumeListHeader header{
+        static_cast<std::uint32_t>(volumes.size()),
+        static_cast<std::uint32_t>(count) | (lacks_blocks ? nvme::kListIncomplete : 0), state_.now().term};
     std::memcpy(data.data(), &header, sizeof(header));
     std::byte* to = data.data() + sizeof(header);
     for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))

@@ -41,6 +41,8 @@ class VendorCommands {
     /// The status to answer; `dw0`: of the completion.
     nvme::Status run(const nvme::Command& command, Requester from, std::span<std::byte> data,
                      std::uint64_t now_ns, std::uint32_t& dw0);
+    /// Whether the command's term is not older than the drive's, and plausible. Changes nothing.
+    nvme::Status check_term(const nvme::Command& command, std::uint32_t& dw0) const;
 
   private:
     nvme::Status check_term(std::uint64_t term, std::uint32_t& dw0) const;

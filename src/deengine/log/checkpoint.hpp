@@ -44,6 +44,9 @@ struct VolumeFloor {
     /// The part of the floor that is in the journal, so that every recovery knows it. In a checkpoint it
     /// equals the floor and is not stored.
     std::uint64_t logged = 0;
+    /// Highest sequence that may have trimmed without a tombstone, because the table was full. Not stored: after a
+    /// mount it is `highest`.
+    std::uint64_t untold = 0;
 };
 
 /// Payload of a BEGIN page: the mount refuses a checkpoint of other dimensions.

@@ -52,7 +52,10 @@ Status Changes::put_copy(const ShardCommand& c) {
     superseded_whole_ = true;
     if (durability_.broken()) return Status::kWriteFault;
     state_.floors.seen(c.volume, c.epoch, c.sequence);
-    return c.op == ShardOp::kWrite ? apply_write(c) : apply_trim(c);
+    copies_ = true;
+    const Status status = c.op == ShardOp::kWrite ? apply_write(c) : apply_trim(c);
+    copies_ = false;
+    return status;
 }
 
 Status Changes::apply_write(const ShardCommand& c) {
@@ -115,6 +118,13 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
         return Action::kReplace;
     PageOob oob;
     if (!has_data(state_.flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
+    if (oob.kind == PageKind::kLostOrder && copies_) {
+        // Whatever the lost version was: once its bound is resolved, the donor has it, or what replaced it.
+        const VolumeFloor* floor = state_.floors.find(c.volume);
+        const bool closed = c.volume_epoch > oob.epoch;
+        const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
+        return closed || passed ? Action::kReplace : Action::kUnknownOrder;
+    }
     const std::strong_ordering order =
         WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
     if (oob.kind == PageKind::kLostOrder && c.epoch == oob.epoch) {
@@ -327,6 +337,7 @@ bool Changes::trim_run(const ShardCommand& c, std::uint32_t first, std::uint32_t
         (void)state_.map.erase(key);
         state_.forget_page(page);
     }
+    if (trims_well && !remembers) state_.floors.trimmed_untold(c.volume, c.epoch, c.sequence);
     if (trims_well && remembers)
         state_.tombstones.add({make_key(c.volume, c.first + first), blocks, c.epoch, c.sequence,
                                state_.checkpoint.begun_last()});

@@ -77,6 +77,7 @@ class Changes {
     CheckpointSchedule& schedule_;
     std::vector<PlannedBlock> planned_;  ///< by block of the command
     bool superseded_whole_ = false;
+    bool copies_ = false;              ///< the command puts another replica's version
     std::vector<std::byte> contents_;  ///< one page: contents that decide the order
     std::vector<std::byte> stored_;    ///< one page: what is read to be compared
 };

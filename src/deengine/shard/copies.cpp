@@ -23,7 +23,7 @@ std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
 
 }  // namespace
 
-Status Copies::read(const ShardCommand& c) {
+void Copies::read(const ShardCommand& c) {
     for (std::uint32_t i = 0; i < c.blocks; ++i) {
         CopyRecord record{};
         std::byte* contents = contents_of(c, i);
@@ -31,10 +31,9 @@ Status Copies::read(const ShardCommand& c) {
         if (record.kind != CopyKind::kData) std::memset(contents, 0, nvme::kBlockBytes);
         std::memcpy(c.data + std::size_t{i} * sizeof(record), &record, sizeof(record));
     }
-    return Status::kSuccess;
 }
 
-/// Every older epoch is closed, and of this one all changes up to the floor are resolved.
+/// Here every older epoch is closed, and of this one all changes up to the floor are resolved.
 void Copies::read_absent(const ShardCommand& c, CopyRecord& record) const {
     const VolumeFloor* floor = state_.floors.find(c.volume);
     record.kind = CopyKind::kAbsent;
@@ -70,28 +69,42 @@ Status Copies::write(const ShardCommand& c) {
     // Copied: the sender may still change the data.
     records_.resize(c.blocks);
     std::memcpy(records_.data(), c.data, records_.size() * sizeof(CopyRecord));
+    const CopyWindows::Window* window =
+        state_.windows.find(static_cast<std::uint32_t>(c.sequence), c.volume, c.first, c.blocks);
+    const bool current = window != nullptr && c.floor >= window->epoch;
+    if (!current && state_.options.mutation != Mutation::kCopyOlderEpoch)
+        return Status::kCommandSequenceError;
+    if (window == nullptr) return Status::kCommandSequenceError;
     for (const CopyRecord& r : records_) {
-        if (r.kind > CopyKind::kTombstone || r.epoch < c.epoch || r.epoch > c.volume_epoch)
-            return Status::kInvalidField;
+        if (r.kind > CopyKind::kTombstone || r.epoch < c.epoch) return Status::kInvalidField;
+        // The volume's next epoch has reached the donor and not this drive: soon.
+        if (r.epoch > c.volume_epoch) return Status::kNotGranted;
         // A tombstone of sequence 0 stands for what older epochs left (remove_resolved()).
         if (r.kind == CopyKind::kData && r.sequence == 0) return Status::kInvalidField;
     }
     for (std::uint32_t i = 0; i < c.blocks; ++i)
-        if (const Status s = write_one(c, i); !ok(s)) return s;
+        if (const Status s = write_one(c, i, *window); !ok(s)) return s;
     return Status::kSuccess;
 }
 
-Status Copies::write_one(const ShardCommand& c, std::uint32_t i) {
+Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindows::Window& window) {
     const CopyRecord& r = records_[i];
-    const CopyWindows::Window* window =
-        state_.windows.find(static_cast<std::uint32_t>(c.sequence), c.volume, c.first, c.blocks);
-    if (window == nullptr) return Status::kCommandSequenceError;
     ShardCommand one = c;
     one.first = c.first + i;
     one.blocks = 1;
-    if (r.kind == CopyKind::kAbsent) return remove_resolved(c, r, one);
-    const bool trimmed_since = WriteOrder{r.epoch, r.sequence, r.content} <= window->trimmed[i];
-    if (trimmed_since && state_.options.mutation != Mutation::kCopyOverTrim) return Status::kSuccess;
+    one.room = c.room > i ? c.room - i : 0;
+    Status status = Status::kSuccess;
+    if (r.kind == CopyKind::kAbsent) {
+        status = remove_resolved(c, r, one);
+    } else {
+        const bool trimmed_since = WriteOrder{r.epoch, r.sequence, r.content} <= window.trimmed[i];
+        if (!trimmed_since || state_.options.mutation == Mutation::kCopyOverTrim) status = put(c, i, one);
+    }
+    return ok(status) ? check_readable(c, make_key(c.volume, one.first)) : status;
+}
+
+Status Copies::put(const ShardCommand& c, std::uint32_t i, ShardCommand& one) {
+    const CopyRecord& r = records_[i];
     one.epoch = r.epoch;
     one.sequence = r.sequence;
     one.op = ShardOp::kTrim;
@@ -105,6 +118,23 @@ Status Copies::write_one(const ShardCommand& c, std::uint32_t i) {
     const Status s = changes_.put_copy(one);
     if (ok(s)) ++state_.counters.copied_in;
     return s;
+}
+
+/// A version of its own that the drive lost or doubts, and that is not resolved, is not repaired by the donor's older one.
+/// Once it is resolved, the donor has it, or what replaced it, or it was never acknowledged.
+Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
+    if (!state_.doubts.empty()) {
+        const nvme::Epoch epoch = std::min(static_cast<nvme::Epoch>(c.floor), c.volume_epoch);
+        const VolumeFloor* floor = state_.floors.find(c.volume);
+        const std::uint64_t sequence = floor != nullptr && floor->epoch == epoch ? floor->floor : 0;
+        state_.doubts.settle(key, {epoch, sequence, ~0u});
+        if (reads_.in_doubt(key)) return Status::kDoubtful;
+    }
+    const auto entry = state_.map.find(key);
+    if (!entry) return Status::kSuccess;
+    PageOob oob{};
+    const bool known = has_data(state_.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData;
+    return known ? Status::kSuccess : Status::kUnrecoveredReadError;
 }
 
 Status Copies::remove_resolved(const ShardCommand& c, const CopyRecord& absent, ShardCommand& one) {

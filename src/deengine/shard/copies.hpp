@@ -6,7 +6,10 @@
 //   replica;
 //   * what a record says of contents is checked against the contents before anything is put;
 //   * a block that the donor does not have is removed here if its version is resolved: the donor carried that version
-//   out, too, so something newer must have removed it there. A version above the donor's floor stays.
+//   out, too, so something newer must have removed it there. A version above the donor's floor stays;
+//   * a donor is in the window's epoch or a later one, so that a change of an older epoch, whose tombstone may be gone
+//   here, cannot take effect there any more;
+//   * success means that the block can be read: not lost, and not in doubt.
 // One owner thread.
 #pragma once
 
@@ -33,15 +36,18 @@ class Copies {
           block_(nvme::kBlockBytes) {}
 
     /// COPY READ: fills the command's data.
-    nvme::Status read(const ShardCommand& c);
-    /// COPY WRITE. `c.sequence`: the window's number; `c.epoch`: the oldest epoch of the volume's life.
+    void read(const ShardCommand& c);
+    /// COPY WRITE. `c.sequence`: the window's number; `c.epoch`: the oldest epoch of the volume's life; `c.floor`: the
+    /// donor's epoch of the volume when it was read.
     nvme::Status write(const ShardCommand& c);
 
   private:
     void read_one(const ShardCommand& c, std::uint32_t i, nvme::CopyRecord& record, std::byte* contents);
     void read_absent(const ShardCommand& c, nvme::CopyRecord& record) const;
     nvme::Status remove_resolved(const ShardCommand& c, const nvme::CopyRecord& absent, ShardCommand& one);
-    nvme::Status write_one(const ShardCommand& c, std::uint32_t i);
+    nvme::Status write_one(const ShardCommand& c, std::uint32_t i, const CopyWindows::Window& window);
+    nvme::Status put(const ShardCommand& c, std::uint32_t i, ShardCommand& one);
+    nvme::Status check_readable(const ShardCommand& c, BlockKey key);
 
     ShardState& state_;
     Changes& changes_;

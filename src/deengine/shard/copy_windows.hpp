@@ -4,15 +4,17 @@
 // Invariants
 //   * an open window knows the tombstones that its blocks had when it was opened, and every later trim of them before
 //   that is answered; it keeps these orders as long as it is open, whatever happens to the tombstones;
-//   * a window's number is given out once per mount, and mounts begin at different numbers, so that a delayed COPY
-//   WRITE never meets a window that was opened after the donor was read.
+//   * a window's numbers begin at the time of a mount's first one, so that a delayed COPY WRITE does not meet a window
+//   that was opened after the donor was read.
 // In memory only: after a restart the copier opens its windows again. One owner thread.
 #pragma once
 
+#include <gnstor/base/hash.hpp>
 #include <gnstor/nvme/copy.hpp>
 
 #include "deengine/map/tombstones.hpp"
 #include "deengine/mutation.hpp"
+#include "deengine/shard/shard.hpp"
 
 #include <algorithm>
 #include <array>
@@ -29,22 +31,21 @@ class CopyWindows {
         nvme::VolumeId volume = 0;
         nvme::BlockAddress first = 0;
         std::uint32_t blocks = 0;
+        nvme::Epoch epoch = 0;  ///< of the volume when the window was opened: what is older is closed here
         /// By block: the newest trim that the window knows of; all zero: none.
         std::array<WriteOrder, nvme::kCopyBlocksMax> trimmed{};
     };
 
-    /// After a mount. `boot`: a number that grows with every mount.
-    void begin_at(std::uint64_t boot) { last_ = static_cast<std::uint32_t>(boot << 20); }
-
-    /// Opens a window over [first, first + blocks), blocks <= nvme::kCopyBlocksMax; returns its number, not 0.
-    std::uint32_t open(nvme::VolumeId volume, nvme::BlockAddress first, std::uint32_t blocks,
-                       const Tombstones& tombstones, Mutation mutation = Mutation::kNone) {
+    /// Opens a window over the command's blocks, at most nvme::kCopyBlocksMax; returns its number, not 0.
+    std::uint32_t open(const ShardCommand& c, const Tombstones& tombstones, std::uint64_t now_ns,
+                       Mutation mutation) {
+        if (!any_) last_ = static_cast<std::uint32_t>(mix64(now_ns));
+        any_ = true;
         if (++last_ == 0) ++last_;
         Window& w = windows_[next_++ % kWindows];
-        w = {last_, volume, first, blocks, {}};
-        for (std::uint32_t i = 0; i < blocks && mutation != Mutation::kCopyWindowEmpty; ++i)
-            w.trimmed[i] = tombstones.find(make_key(volume, first + i)).value_or(WriteOrder{});
-        any_ = true;
+        w = {last_, c.volume, c.first, c.blocks, c.volume_epoch, {}};
+        for (std::uint32_t i = 0; i < c.blocks && mutation != Mutation::kCopyWindowEmpty; ++i)
+            w.trimmed[i] = tombstones.find(make_key(c.volume, c.first + i)).value_or(WriteOrder{});
         return last_;
     }
     void note_trim(nvme::VolumeId volume, nvme::BlockAddress first, std::uint32_t blocks,

@@ -40,7 +40,7 @@ void Shard::Impl::start(std::uint32_t newest_group) {
     pool.durable(newest_group);
     schedule.note_begin();
     pruner.drop_all_resolved();
-    windows.begin_at(checkpoint.begun_last() + 1);
+    floors.forget_untold();
     reserve_for_journal();
 }
 
@@ -78,16 +78,24 @@ void Shard::Impl::execute(const ShardCommand& c) {
             status = changes.trim(c);
             break;
         case ShardOp::kCopyOpen:
-            return sink.on_complete(c.tag, Status::kSuccess,
-                                    windows.open(c.volume, c.first, c.blocks, tombstones, options.mutation));
+            return open_window(c);
         case ShardOp::kCopyRead:
-            return durability.answer(c.tag, copies.read(c));
+            copies.read(c);
+            return sink.on_complete(c.tag, Status::kSuccess, c.volume_epoch);
         case ShardOp::kCopyWrite:
             status = copies.write(c);
             break;
     }
     if (!ok(status)) return durability.answer(c.tag, status);
     durability.answer_when(wait, c.tag);
+}
+
+/// Busy while a trim may be unresolved and without a tombstone: the window could not know it.
+void Shard::Impl::open_window(const ShardCommand& c) {
+    const bool all_told =
+        floors.all_told(c.volume, c.volume_epoch) || options.mutation == Mutation::kCopyUntoldTrim;
+    if (!all_told) return durability.answer(c.tag, Status::kBusy);
+    sink.on_complete(c.tag, Status::kSuccess, windows.open(c, tombstones, now_ns, options.mutation));
 }
 
 Status Shard::Impl::read(const ShardCommand& c) {

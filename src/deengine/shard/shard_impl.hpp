@@ -42,6 +42,7 @@ struct Shard::Impl : ShardState {
     std::uint32_t poll(std::uint64_t time_ns);
     Result<void> close();
 
+    void open_window(const ShardCommand& c);
     nvme::Status read(const ShardCommand& c);
     nvme::Status check_doubts(const ShardCommand& c);
     [[nodiscard]] bool is_in_doubt(BlockKey key);

@@ -47,6 +47,20 @@ class VolumeFloors {
         VolumeFloor& entry = entries_[index_[volume]];
         entry.logged = entry.floor;
     }
+    /// A trim of this sequence leaves no tombstone.
+    void trimmed_untold(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t sequence) {
+        VolumeFloor& entry = at(volume, epoch);
+        if (entry.epoch == epoch) entry.untold = std::max(entry.untold, sequence);
+    }
+    /// After a mount: whether a trim left no tombstone is not known any more.
+    void forget_untold() {
+        for (VolumeFloor& entry : entries_) entry.untold = entry.highest;
+    }
+    /// Whether every trim of this epoch that is not resolved has its tombstone.
+    [[nodiscard]] bool all_told(nvme::VolumeId volume, nvme::Epoch epoch) const {
+        const VolumeFloor* entry = find(volume);
+        return entry == nullptr || entry->epoch != epoch || entry->untold <= entry->floor;
+    }
     void forget(nvme::VolumeId volume) {
         const std::uint16_t i = index_[volume];
         if (i == kNone) return;

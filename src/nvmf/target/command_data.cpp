@@ -1,5 +1,6 @@
 #include "nvmf/target/command_data.hpp"
 
+#include <gnstor/nvme/copy.hpp>
 #include <gnstor/nvme/counters_log.hpp>
 #include <gnstor/nvme/host_set.hpp>
 #include <gnstor/nvme/vendor.hpp>
@@ -29,6 +30,9 @@ static_assert(sizeof(nvme::HostSetPage) <= kInCapsuleBytes && sizeof(nvme::MapSe
                   256 * sizeof(nvme::DsmRange) <= kInCapsuleBytes,
               "command data that the drive interprets must fit one staging page");
 bool is_block_data(QueueKind kind, const nvme::Command& command) {
+    // Of the admin commands only this one carries blocks; the drive copies its records before it reads them.
+    if (kind == QueueKind::kAdmin)
+        return command.opcode == static_cast<std::uint8_t>(nvme::CopyOpcode::kCopyWrite);
     return kind == QueueKind::kIo && !is_fabrics(command) &&
            command.opcode != static_cast<std::uint8_t>(nvme::IoOpcode::kDatasetManagement);
 }

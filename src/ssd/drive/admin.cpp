@@ -2,6 +2,7 @@
 
 #include "ssd/queues/nvme_queue.hpp"
 
+#include <gnstor/nvme/copy.hpp>
 #include <gnstor/nvme/counters_log.hpp>
 #include <gnstor/nvme/fabrics.hpp>
 #include <gnstor/nvme/fencing.hpp>
@@ -314,6 +315,9 @@ nvme::CommandsSupportedLog AdminHandler::commands_supported_log() const {
     for (const auto op :
          {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
           AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor, nvme::kGrantAsk})
+        l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
+    for (const auto op :
+         {nvme::CopyOpcode::kCopyOpen, nvme::CopyOpcode::kCopyWrite, nvme::CopyOpcode::kCopyRead})
         l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
     return l;
 }

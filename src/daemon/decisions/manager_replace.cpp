@@ -1,0 +1,213 @@
+// manager_replace.cpp: gives the slot of an SSD that is lost to a spare, and has the spare filled from the other
+// replicas. docs/array.md, rules 2, 10 and 12.
+//
+// Two changes of the map: the slot names the spare and is *rebuilding*; when every range is copied it is *in*. Both are
+// stored and put in force like any other change, so a daemon that starts in between continues: the copy begins again,
+// and finds most blocks equal.
+#include "daemon/decisions/manager.hpp"
+
+#include <gnstor/base/log.hpp>
+#include <gnstor/nvme/fencing.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace gnstor::daemon {
+
+/// The SSD of the slot serves no more: it was not found at the start, or has no grant left and does not answer.
+Result<void> Manager::check_lost(std::uint32_t slot) {
+    if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
+        return error(Errc::kNotFound, "the array has no slot {}; 'gnstor ssd list' shows its slots", slot);
+    if (const Drive* older = older_in(slot)) return error(Errc::kState, "{}", older->older);
+    const Drive* drive = drive_in(slot);
+    if (drive != nullptr && drive->serves)
+        return error(
+            Errc::kState,
+            "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
+            drive->identity.serial, slot);
+    const GrantBound& bound = drive != nullptr ? drive->grant : before_start_;
+    if (may_hold_grant(bound))
+        return error(Errc::kBusy,
+                     "the SSD of slot {} may still serve, as its grant has not ended; try again in {} s",
+                     slot, bound.open ? options_.grant_ms / 1000 + 1 : (bound.ends_ms - now_ms_) / 1000 + 1);
+    return {};
+}
+
+/// Every block of the slot has another replica that is *in*, on an SSD that serves.
+Result<void> Manager::check_donors(std::uint32_t slot) {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        const placement::SlotState state = records_.map.slots[s].state;
+        if (s == slot || state == placement::SlotState::kEmpty) continue;
+        const Drive* other = drive_in(s);
+        if (state != placement::SlotState::kIn)
+            return error(Errc::kState, "slot {} is being filled; wait until that ends, then replace slot {}",
+                         s, slot);
+        if (other == nullptr || !other->serves)
+            return error(Errc::kIo,
+                         "the SSD of slot {} does not serve either, and the other replicas of what slot {} "
+                         "held may be "
+                         "on it; bring it back first",
+                         s, slot);
+    }
+    for (const auto& [id, record] : records_.volumes)
+        if (record.geometry.replicas < 2 && (record.flags & nvme::kVolumeDeleting) == 0)
+            return error(
+                Errc::kState,
+                "volume '{}' has one replica, so its blocks on slot {} exist nowhere else; bring back "
+                "the SSD of the slot",
+                record.name, slot);
+    return {};
+}
+
+/// Least blocks that an SSD in this slot must hold: as many per weight as the other slots' SSDs.
+std::uint64_t Manager::blocks_for(std::uint32_t slot) const {
+    double per_weight = std::numeric_limits<double>::max();
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot && drive.slot != slot)
+            per_weight = std::min(per_weight, static_cast<double>(drive.identity.capacity_blocks) /
+                                                  records_.map.slots[drive.slot].weight);
+    // A weight is rounded to a thousandth of the largest SSD.
+    return static_cast<std::uint64_t>(per_weight * (records_.map.slots[slot].weight - 1));
+}
+
+/// Whether the SSD may fill the slot; the error says why not.
+Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
+    const std::string& serial = spare.identity.serial;
+    if (spare.identity.capacity_blocks < blocks_for(slot))
+        return error(Errc::kNoSpace, "SSD {} is too small: it holds {} blocks, and the slot needs {}", serial,
+                     spare.identity.capacity_blocks, blocks_for(slot));
+    for (const Drive& other : drives_) {
+        if (other.slot == kNoSlot || other.slot == slot) continue;
+        const bool same_node = other.identity.nic_address == spare.identity.nic_address;
+        const std::uint16_t domain = records_.map.slots[slot].domain;
+        const bool by_node = domains_by_node();
+        if (by_node && same_node && records_.map.slots[other.slot].domain != domain)
+            return error(
+                Errc::kState,
+                "SSD {} is on the node of slot {}, which is another failure domain than slot {}: two "
+                "replicas of a block could be on one node",
+                serial, other.slot, slot);
+    }
+    GN_ASSIGN(const SsdVolumes listed, spare.port->volume_list(records_.term));
+    if (!listed.records.empty() || listed.highest_deleted_epoch != 0)
+        return error(
+            Errc::kState,
+            "SSD {} is not empty: it has been part of an array; format it ('gnstor ssd format') to use it "
+            "as a spare",
+            serial);
+    return {};
+}
+
+bool Manager::domains_by_node() const {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && records_.map.slots[s].domain != s)
+            return true;
+    return false;
+}
+
+/// This map's two versions must lie below those that a daemon without records would begin with after its next start.
+Result<void> Manager::check_version_left() const {
+    const std::uint64_t next_range = (records_.term + 1) << nvme::kVersionsPerTermShift;
+    if (std::uint64_t{records_.map.version} + 2 < next_range) return {};
+    return error(Errc::kNoSpace, "this gnstord has used up its map versions; restart it, and try again");
+}
+
+Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
+    observe_time(now_ms);
+    GN_TRY(sure());
+    GN_TRY(check_lost(slot));
+    GN_TRY(check_donors(slot));
+    GN_TRY(check_version_left());
+    Drive* spare = nullptr;
+    Result<void> why =
+        error(Errc::kNotFound,
+              "there is no spare: an SSD without a slot. Add an empty SSD in place of the lost one and "
+              "start its node, then gnstord, again");
+    for (Drive& drive : drives_) {
+        if (drive.slot != kNoSlot || !drive.older.empty()) continue;
+        why = check_spare(drive, slot);
+        if (!why.ok()) continue;
+        spare = &drive;
+        break;
+    }
+    if (spare == nullptr) return why;
+    placement::ArrayMap map = records_.map;
+    map.version += 1;
+    map.slots[slot].state = placement::SlotState::kRebuilding;
+    std::copy(spare->identity.uuid.begin(), spare->identity.uuid.end(), map.slots[slot].ssd_uuid);
+    Change change;
+    change.map = map;
+    GN_TRY(commit(change));
+    if (Drive* lost = drive_in(slot)) lost->slot = kNoSlot;
+    spare->slot = slot;
+    spare->admitted = true;
+    for (const auto& [id, record] : records_.volumes)
+        if ((record.flags & nvme::kVolumeDeleting) == 0) spare->behind.insert(id);
+    log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
+             slot, spare->identity.serial, map.version);
+    if (Result<void> active = activate_map(); !active.ok())
+        return pending_error(fmt::format("the replacement of the SSD of slot {}", slot), active.error());
+    return {};
+}
+
+std::uint32_t Manager::rebuilding_slot() const {
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
+        if (records_.map.slots[s].state == placement::SlotState::kRebuilding) return s;
+    return kNoSlot;
+}
+
+std::optional<RebuildInfo> Manager::rebuild_info() const {
+    const std::uint32_t slot = rebuilding_slot();
+    if (slot == kNoSlot) return std::nullopt;
+    if (!rebuild_) return RebuildInfo{slot};
+    const RebuildProgress& p = rebuild_->progress();
+    return RebuildInfo{slot, p.blocks_total, p.blocks_done, rebuild_->stuck().size(),
+                       nvme::ok(p.refusal) ? "" : nvme::status_name(p.refusal)};
+}
+
+bool Manager::rebuild_some(std::uint32_t commands) {
+    const std::uint32_t slot = rebuilding_slot();
+    const bool may = superseded_.empty() && read_only_.empty() && !unsure_;
+    if (slot == kNoSlot || !may || told_ != records_.map.version) return false;
+    if (!rebuild_ || rebuild_->version() != records_.map.version) {
+        std::vector<nvme::VolumeRecord> volumes;
+        for (const auto& [id, record] : records_.volumes)
+            if ((record.flags & nvme::kVolumeDeleting) == 0) volumes.push_back(record);
+        rebuild_.emplace(records_.map, slot, volumes);
+    }
+    std::vector<SsdPort*> ports(records_.map.slot_count, nullptr);
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot) ports[drive.slot] = drive.port;
+    SsdCopyPort port(std::move(ports), records_.term, records_.map.version);
+    rebuild_->drop_if([&](nvme::VolumeId id, nvme::Epoch birth) {
+        const auto record = records_.volumes.find(id);
+        return record == records_.volumes.end() || record->second.birth_epoch != birth ||
+               (record->second.flags & nvme::kVolumeDeleting) != 0;
+    });
+    for (std::uint32_t i = 0; i < commands; ++i) {
+        const Rebuild::Step step = rebuild_->step(port);
+        if (step == Rebuild::Step::kWaits) return false;
+        if (step == Rebuild::Step::kDone) {
+            end_rebuild(slot);
+            return false;
+        }
+    }
+    return true;
+}
+
+/// If the change cannot be stored, the rebuild stays, and is asked again.
+void Manager::end_rebuild(std::uint32_t slot) {
+    placement::ArrayMap map = records_.map;
+    map.version += 1;
+    map.slots[slot].state = placement::SlotState::kIn;
+    Change change;
+    change.map = map;
+    if (!commit(change).ok()) return;
+    const RebuildProgress p = rebuild_->progress();
+    log_info("slot {} is filled: {} of {} blocks were copied (map {})", slot, p.blocks_copied, p.blocks_total,
+             map.version);
+    rebuild_.reset();
+    (void)activate_map().ok();  // if this fails, tick() retries it
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,149 @@
+// replace_test.cpp: a lost SSD's slot is given to a spare, which is filled and becomes *in*; and when it is not.
+#include "daemon/manager_rig.hpp"
+
+namespace gnstor::daemon::test::replace_test {
+
+class ReplaceTest : public ManagerTest {
+  protected:
+    static constexpr std::uint32_t kLost = 2;
+
+    void SetUp() override {
+        options.grant_ms = kGrantMs;
+        start();
+        owner = client("alice");
+        ASSERT_TRUE(create(owner, "v").ok());
+        ASSERT_TRUE(create(owner, "w").ok());
+    }
+    /// The store of an SSD is lost, and an empty one is in its place.
+    void lose(std::uint32_t slot) {
+        manager.reset();
+        lost = std::move(array.flash[slot]);
+        array.flash[slot] = std::make_unique<ModelFlash>();
+        array.flash[slot]->uuid[0] = 0xB0;
+        array.flash[slot]->uuid[15] = static_cast<std::uint8_t>(++spares);
+        start();
+    }
+    void lose_and_wait(std::uint32_t slot) {
+        lose(slot);
+        let_pass(kBoundMs + 1'000);
+    }
+    void rebuild() {
+        for (int i = 0; i < 10'000 && state(kLost) == "rebuilding"; ++i)
+            if (!manager->rebuild_some(16)) let_pass(1'000);
+    }
+    std::string state(std::uint32_t slot) {
+        for (const SsdInfo& ssd : manager->info(now).ssds)
+            if (ssd.slot == slot) return ssd.state;
+        return "";
+    }
+    [[nodiscard]] std::uint32_t version() { return manager->info(now).map_version; }
+
+    nvme::ClientId owner = 0;
+    std::uint32_t spares = 0;
+    std::unique_ptr<ModelFlash> lost;
+};
+
+TEST_F(ReplaceTest, ASpareTakesTheSlotIsFilledAndBecomesIn) {
+    const std::uint32_t before = version();
+    lose_and_wait(kLost);
+    EXPECT_EQ(state(kLost), "missing");
+    EXPECT_FALSE(create(owner, "x").ok());
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    EXPECT_EQ(state(kLost), "rebuilding");
+    EXPECT_EQ(version(), before + 1);
+    EXPECT_EQ(array.flash[kLost]->volumes.size(), 2u) << "the spare knows the volumes before it gets the map";
+    EXPECT_EQ(array.flash[kLost]->maps.begin()->second.slots[kLost].state, placement::SlotState::kRebuilding);
+    ASSERT_TRUE(manager->info(now).rebuild.has_value());
+    EXPECT_EQ(manager->info(now).rebuild->slot, kLost);
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+    EXPECT_EQ(version(), before + 2);
+    EXPECT_FALSE(manager->info(now).rebuild.has_value());
+    EXPECT_NE(array.drives[kLost]->copies_taken, 0u);
+    for (std::uint32_t s = 0; s < 4; ++s) EXPECT_EQ(array.flash[s]->map_version, before + 2) << "slot " << s;
+    EXPECT_TRUE(create(owner, "x").ok()) << "volumes can be created again";
+}
+
+TEST_F(ReplaceTest, NothingIsReplacedWhileTheLostSsdMayHoldAGrant) {
+    lose(kLost);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kBusy, "may still serve");
+    let_pass(kBoundMs + 1'000);
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
+}
+
+TEST_F(ReplaceTest, AnSsdThatServesIsNotReplaced) {
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "serves");
+    expect_error(manager->replace_ssd(9, now), Errc::kNotFound, "no slot 9");
+}
+
+TEST_F(ReplaceTest, AnSsdThatHasBeenPartOfAnArrayIsNoSpare) {
+    manager.reset();
+    array.flash[kLost]->uuid[0] = 0xC0;  // another incarnation that still holds volumes
+    start();
+    let_pass(kBoundMs + 1'000);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "not empty");
+}
+
+TEST_F(ReplaceTest, AVolumeOfOneReplicaIsNotGivenUp) {
+    client::CreateVolume request{"lone", 1 << 20};
+    request.replicas = 1;
+    ASSERT_TRUE(manager->create_volume(owner, request).ok());
+    lose_and_wait(kLost);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "'lone' has one replica");
+}
+
+TEST_F(ReplaceTest, AnotherSlotWithoutItsSsdIsADonorThatMayBeNeeded) {
+    lose_and_wait(kLost);
+    refuse(0);
+    let_pass(kBoundMs + 1'000);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kIo, "slot 0 does not serve either");
+}
+
+TEST_F(ReplaceTest, ARebuildContinuesInTheNextDaemon) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    (void)manager->rebuild_some(3);
+    start();
+    EXPECT_EQ(state(kLost), "rebuilding");
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, NothingIsCopiedBeforeTheMapIsInForce) {
+    lose_and_wait(kLost);
+    array.drives[0]->fault = [n = 0](bool after) mutable {
+        return !after && ++n > 0 ? Fault::kRefuse : Fault::kNone;  // it does not take the new map
+    };
+    expect_error(manager->replace_ssd(kLost, now), Errc::kIo, "not in force on every SSD");
+    EXPECT_EQ(state(kLost), "rebuilding");
+    EXPECT_FALSE(manager->rebuild_some(16));
+    EXPECT_EQ(array.drives[kLost]->copies_taken, 0u);
+    heal();
+    let_pass(4'000);
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, WithoutRecordsAnSsdThatIsBeingFilledIsNotTakenForWhole) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    manager.reset();
+    lose_store();
+    array.boot();
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "was being filled");
+}
+
+TEST_F(ReplaceTest, ASilentDonorOrTargetDelaysTheRebuildAndDoesNotEndIt) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    for (const std::uint32_t slot : {0u, 1u, 3u, kLost}) {
+        refuse(slot);
+        for (int i = 0; i < 5; ++i) (void)manager->rebuild_some(16);
+        EXPECT_EQ(state(kLost), "rebuilding") << "with a silent slot " << slot;
+        heal();
+    }
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+}  // namespace gnstor::daemon::test::replace_test
