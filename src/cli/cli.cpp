@@ -18,18 +18,24 @@ std::string default_directory() {
     return std::string(home == nullptr ? "." : home) + "/.gnstor";
 }
 
+/// Accepts what `parse` parses; else its error is the user's.
+template <class Parse>
+CLI::Validator parsed_by(Parse parse, const char* name) {
+    return CLI::Validator(
+        [parse](const std::string& text) {
+            const auto good = parse(text);
+            return good.ok() ? std::string() : good.error().message;
+        },
+        name);
+}
+
 /// How to reach gnstord elsewhere.
 void add_connection_options(CLI::App& app, Context& context) {
     app.add_option("--array", context.array,
                    "address of gnstord: unix:PATH of its socket, https://HOST:PORT or http://HOST:PORT; "
                    "default: --socket")
         ->envname("GNSTOR_ARRAY")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-                const auto good = daemon::parse_array_address(text);
-                return good.ok() ? std::string() : good.error().message;
-            },
-            "ADDRESS"));
+        ->check(parsed_by(daemon::parse_array_address, "ADDRESS"));
     app.add_option("--token-file", context.token_file,
                    "file with the token that gnstord requires over TCP; default: gnstord.token in the folder")
         ->envname("GNSTOR_TOKEN_FILE");
@@ -42,12 +48,7 @@ void add_connection_options(CLI::App& app, Context& context) {
            "for https://: SHA256:... of gnstord's certificate, as 'gnstor status' shows it; trusts this "
            "certificate and no other")
         ->envname("GNSTOR_TLS_FINGERPRINT")
-        ->check(CLI::Validator(
-            [](const std::string& text) {
-                const auto good = daemon::parse_fingerprint(text);
-                return good.ok() ? std::string() : good.error().message;
-            },
-            "SHA256:HEX"));
+        ->check(parsed_by(daemon::parse_fingerprint, "SHA256:HEX"));
 }
 
 }  // namespace

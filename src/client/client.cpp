@@ -133,7 +133,7 @@ Result<void> Client::Impl::open_sessions() {
 
 Result<void> Client::Impl::do_without(const SsdSession& session, const Error& why) {
     // Errors of an unreachable SSD. One that refuses, or that does not prove itself, counts as unreachable,
-    // too: a stranger at its address keeps nobody from the replicas. If all refuse this client, the call
+    // too: an impostor at its address must not make the replicas unreachable. If all refuse this client, the call
     // fails below.
     if (why.code != Errc::kTimedOut && why.code != Errc::kIo && why.code != Errc::kNotFound &&
         why.code != Errc::kState && why.code != Errc::kPermission && why.code != Errc::kBusy)

@@ -85,8 +85,7 @@ struct EngineCounters {
     std::uint64_t unstamped;  ///< shards with pages that a power cut could still make doubtful (a gauge)
     std::uint64_t unsettled;  ///< shards that wait for room for the checkpoint of their recovery (a gauge)
     std::uint64_t doubts_refused,
-        older_read;           ///< blocks read: answered Doubtful; answered with the older version
-    std::uint64_t copied_in;  ///< blocks for which COPY WRITE brought another drive's version
+        older_read;  ///< blocks read: answered Doubtful; answered with the older version
     std::uint64_t data_pages, data_pages_new;  ///< pages usable for blocks now; the same with no bad unit
 };
 

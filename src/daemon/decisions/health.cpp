@@ -34,14 +34,13 @@ enum Code : std::size_t {
 constexpr std::array<HealthCode, kCodes> kTable = {{
     // kSuperseded
     {"GNS_SUPERSEDED", Severity::kError,
-     "This gnstord renews no grant and changes nothing. Another gnstord has taken over the array, and "
-     "tells whether that is healthy.",
-     "Stop this gnstord. If the other one was started by mistake, stop that one and restart this "
-     "one."},
+     "This gnstord renews no grant and changes nothing. Another gnstord has taken over the array, "
+     "and tells whether that is healthy.",
+     "Stop this gnstord. If the other one was started by mistake, stop that one and restart this one."},
     // kReadOnly
     {"GNS_READ_ONLY", Severity::kError,
-     "Nothing can be created, opened for writing, shared or deleted. Clients that hold a lease still "
-     "write, and volumes are read, as long as the SSDs serve.",
+     "Nothing can be created, opened for writing, shared or deleted. Clients that hold a lease "
+     "still write, and volumes are read, as long as the SSDs serve.",
      "Make room for gnstord's records, or mend their file system. gnstord tries again every second."},
     // kUnreadable
     {"GNS_UNREADABLE", Severity::kError,
@@ -51,26 +50,23 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     // kSlotDown
     {"GNS_SLOT_DOWN", Severity::kError,
      "Writes to chunks with a replica on this SSD fail; their reads come from other replicas. No "
-     "volume "
-     "can be created or deleted.",
-     "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not run), "
-     "or "
-     "bring back its store and restart gnstord. The SSD takes what it missed and serves by itself."},
+     "volume can be created or deleted.",
+     "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not "
+     "run), or bring back its store and restart gnstord. The SSD takes what it missed and serves by "
+     "itself."},
     // kStaleStore
     {"GNS_STALE_STORE", Severity::kError,
      "The SSD may lack acknowledged writes, so it is not read and gets no grant. Writes to chunks "
-     "with "
-     "a replica on it fail.",
+     "with a replica on it fail.",
      "Stop the array, put the newest store of this SSD in place of the copy, and start the array."},
     // kFull
     {"GNS_FULL", Severity::kError,
-     "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, "
-     "overwritten and deleted.",
+     "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
+     "and deleted.",
      "Delete volumes or objects, or trim blocks that are not needed."},
     // kDegraded
     {"GNS_DEGRADED", Severity::kWarning,
-     "Data can be read. If more SSDs stop serving, some of it may become unreadable "
-     "until they are back.",
+     "Data can be read. If more SSDs stop serving, some of it may become unreadable until they are back.",
      "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names."},
     // kMapPending
     {"GNS_MAP_PENDING", Severity::kWarning, "SSDs that have not taken the map refuse reads and writes.",
@@ -81,10 +77,10 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "Wait a few seconds. If it lasts, bring back the SSDs that other findings name."},
     // kSsdTrouble
     {"GNS_SSD_TROUBLE", Severity::kWarning,
-     "The SSD serves. What the refused command was to change may not be in force on it, and commands "
-     "that rely on that are refused.",
-     "See the reason; gnstord tries again by itself. If it lasts, restart the process that serves the "
-     "SSD."},
+     "The SSD serves. What the refused command was to change may not be in force on it, and "
+     "commands that rely on that are refused.",
+     "See the reason; gnstord tries again by itself. If it lasts, restart the process that serves "
+     "the SSD."},
     // kNearFull
     {"GNS_NEARFULL", Severity::kWarning,
      "Writes succeed. Garbage collection makes them slower, the fuller the SSD is.",

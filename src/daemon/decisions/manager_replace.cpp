@@ -10,7 +10,6 @@
 #include <gnstor/nvme/fencing.hpp>
 
 #include <algorithm>
-#include <limits>
 
 namespace gnstor::daemon {
 
@@ -59,15 +58,15 @@ Result<void> Manager::check_donors(std::uint32_t slot) {
     return {};
 }
 
-/// Least blocks that an SSD in this slot must hold: as many per weight as the other slots' SSDs.
+/// Least blocks that an SSD in this slot must hold. A weight is a share of the largest SSD's capacity, rounded down: an
+/// SSD of weight w and its capacity bound that share from below by capacity / (w + 1).
 std::uint64_t Manager::blocks_for(std::uint32_t slot) const {
-    double per_weight = std::numeric_limits<double>::max();
+    std::uint64_t least = 0;
     for (const Drive& drive : drives_)
         if (drive.slot != kNoSlot && drive.slot != slot)
-            per_weight = std::min(per_weight, static_cast<double>(drive.identity.capacity_blocks) /
-                                                  records_.map.slots[drive.slot].weight);
-    // A weight is rounded to a thousandth of the largest SSD.
-    return static_cast<std::uint64_t>(per_weight * (records_.map.slots[slot].weight - 1));
+            least = std::max(least, drive.identity.capacity_blocks * records_.map.slots[slot].weight /
+                                        (records_.map.slots[drive.slot].weight + 1));
+    return least;
 }
 
 /// Whether the SSD may fill the slot; the error says why not.
@@ -76,18 +75,16 @@ Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
     if (spare.identity.capacity_blocks < blocks_for(slot))
         return error(Errc::kNoSpace, "SSD {} is too small: it holds {} blocks, and the slot needs {}", serial,
                      spare.identity.capacity_blocks, blocks_for(slot));
-    for (const Drive& other : drives_) {
-        if (other.slot == kNoSlot || other.slot == slot) continue;
-        const bool same_node = other.identity.nic_address == spare.identity.nic_address;
-        const std::uint16_t domain = records_.map.slots[slot].domain;
-        const bool by_node = domains_by_node();
-        if (by_node && same_node && records_.map.slots[other.slot].domain != domain)
-            return error(
-                Errc::kState,
-                "SSD {} is on the node of slot {}, which is another failure domain than slot {}: two "
-                "replicas of a block could be on one node",
-                serial, other.slot, slot);
-    }
+    const std::uint16_t domain = records_.map.slots[slot].domain;
+    for (const Drive& other : drives_)
+        if (domains_by_node() && other.slot != kNoSlot && other.slot != slot &&
+            other.identity.nic_address == spare.identity.nic_address &&
+            records_.map.slots[other.slot].domain != domain)
+            return error(Errc::kState,
+                         "SSD {} is on the node of slot {}, which is another failure domain than slot {}: "
+                         "two replicas "
+                         "of a block could be on one node",
+                         serial, other.slot, slot);
     GN_ASSIGN(const SsdVolumes listed, spare.port->volume_list(records_.term));
     if (!listed.records.empty() || listed.highest_deleted_epoch != 0)
         return error(
@@ -140,7 +137,6 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     GN_TRY(commit(change));
     if (Drive* lost = drive_in(slot)) lost->slot = kNoSlot;
     spare->slot = slot;
-    spare->admitted = true;
     for (const auto& [id, record] : records_.volumes)
         if ((record.flags & nvme::kVolumeDeleting) == 0) spare->behind.insert(id);
     log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",

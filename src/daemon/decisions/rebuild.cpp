@@ -111,7 +111,6 @@ void Rebuild::begin(const CopyRange& range) {
 }
 
 Rebuild::Step Rebuild::refused(Status why) {
-    ++progress_.retries;
     progress_.refusal = why;
     return Step::kWaits;
 }
@@ -132,9 +131,7 @@ Rebuild::Step Rebuild::read(CopyPort& port) {
            (replicas_.slot[donor_] == slot_ ||
             map_.slots[replicas_.slot[donor_]].state != placement::SlotState::kIn))
         ++donor_;
-    if (donor_ == replicas_.count && !complete()) {
-        return stick(Status::kUnrecoveredReadError);
-    }
+    if (donor_ == replicas_.count && !complete()) return stick(Status::kUnrecoveredReadError);
     if (donor_ < replicas_.count) {
         nvme::Epoch epoch = 0;
         const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_, epoch);

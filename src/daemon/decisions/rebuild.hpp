@@ -86,7 +86,6 @@ struct RebuildProgress {
     std::uint64_t blocks_total = 0;   ///< of all volumes, whether written or not, and on whichever slots
     std::uint64_t blocks_done = 0;    ///< of them: looked at; stuck ranges count
     std::uint64_t blocks_copied = 0;  ///< had a version on a donor
-    std::uint64_t retries = 0;        ///< commands that were refused, or got no answer
     nvme::Status refusal = nvme::Status::kSuccess;  ///< the last one; success: there was none
 };
 

@@ -19,8 +19,8 @@ namespace gnstor::daemon {
 
 struct TlsTrust {
     std::filesystem::path ca_file;  ///< PEM: CAs (or the certificate itself); empty: the system's CAs
-    /// If set, the server's certificate must be this one (tls_certificate.hpp), whoever signed it and
-    /// whatever names are in it.
+    /// If set, the server's certificate must be this one (tls_certificate.hpp); its signature and
+    /// its names are not checked then.
     std::string fingerprint;
 };
 

@@ -60,12 +60,13 @@ class CommandCheck {
     /// kSuccess: `out` is filled; else the status to answer. `dw0` is set for kStaleMap.
     nvme::Status run(const nvme::Command& command, Requester from, std::span<const std::byte> data,
                      std::uint64_t now_ns, CheckedCommand& out, std::uint32_t& dw0);
+    /// Checks 9 and 10 alone: `blocks` is not 0.
+    nvme::Status check_range(const Volume& volume, std::uint64_t first, std::uint64_t blocks);
 
   private:
     nvme::Status check_rights(const CheckedCommand& c, Requester from, const Volume*& volume,
                               std::uint64_t now_ns, std::uint32_t& dw0) const;
     nvme::Status check_fields(const nvme::Command& raw, const CheckedCommand& c, const Volume& volume) const;
-    nvme::Status check_range(const Volume& volume, std::uint64_t first, std::uint64_t blocks);
     nvme::Status check_ranges(const Volume& volume, std::span<const nvme::DsmRange> ranges);
 
     const PermissionTable& permissions_;

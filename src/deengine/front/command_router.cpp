@@ -20,7 +20,7 @@ bool names_a_block(const nvme::Command& c) {
 void CommandRouter::send(ShardCommand& command) {
     if (shards_ == 1) return execute(0, command);
     const nvme::BlockAddress last = command.first + command.blocks - 1;
-    if (command.first >> kExtentShift == last >> kExtentShift)
+    if (within_extent(command.first, command.blocks))
         return execute(shard_of(command.volume, command.first), command);
     command.tag = join(command.tag, (last >> kExtentShift) - (command.first >> kExtentShift) + 1);
     send_extents(command);

@@ -24,6 +24,12 @@ namespace gnstor::deengine {
 class CommandRouter final : public CompletionSink {
   public:
     static constexpr std::uint64_t kPartTag = 1ull << 63;
+    static constexpr std::uint32_t kExtentShift = 8;
+
+    /// Whether so many blocks, at least one, lie in one extent, and so in one shard.
+    static constexpr bool within_extent(nvme::BlockAddress first, std::uint32_t blocks) {
+        return first >> kExtentShift == (std::uint64_t{first} + blocks - 1) >> kExtentShift;
+    }
 
     explicit CommandRouter(CompletionSink& sink) : sink_(sink) {}
     /// Once, after the shards are mounted with this object as their sink. `capacity`: blocks offered.
@@ -63,7 +69,6 @@ class CommandRouter final : public CompletionSink {
         nvme::Status status;
         std::uint64_t result;
     };
-    static constexpr std::uint32_t kExtentShift = 8;
     static constexpr std::uint32_t kVolumeStride =
         0x9E37;  ///< spreads equal blocks of volumes over the shards
 

@@ -1,14 +1,12 @@
 #include "deengine/front/copy_commands.hpp"
 
-#include "deengine/front/command_check.hpp"
+#include "deengine/front/command_router.hpp"
 
 namespace gnstor::deengine {
 namespace {
 
 using nvme::CopyOpcode;
 using nvme::Status;
-
-constexpr std::uint32_t kExtentBlocks = 256;  ///< a range within so many aligned blocks lies in one shard
 
 ShardOp op_of(CopyOpcode opcode) {
     switch (opcode) {
@@ -22,19 +20,11 @@ ShardOp op_of(CopyOpcode opcode) {
     return ShardOp::kCopyRead;
 }
 
-Status check_place(ActiveMap& map, const placement::VolumeGeometry& g, const nvme::IoFields& f) {
-    if (f.block >= g.capacity_blocks || f.blocks > g.capacity_blocks - f.block) return Status::kLbaOutOfRange;
-    const auto last = static_cast<std::uint32_t>((std::uint64_t{f.block} + f.blocks - 1) >> g.chunk_shift);
-    for (std::uint32_t chunk = f.block >> g.chunk_shift; chunk <= last; ++chunk)
-        if (!map.owns(g, chunk)) return Status::kWrongSsd;
-    return Status::kSuccess;
-}
-
 }  // namespace
 
-Status check_copy(const PermissionTable& permissions, ActiveMap& map, const nvme::Command& command,
-                  Requester from, std::span<std::byte> data, std::uint64_t now_ns, ShardCommand& out,
-                  std::uint32_t& dw0) {
+Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandCheck& check,
+                  const nvme::Command& command, Requester from, std::span<std::byte> data,
+                  std::uint64_t now_ns, ShardCommand& out, std::uint32_t& dw0) {
     if (!from.privileged) return Status::kAccessDenied;
     if (command.namespace_id != 1) return Status::kInvalidNamespace;
     if ((command.flags & kFused) != 0) return Status::kInvalidField;
@@ -51,12 +41,11 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, const nvme
     const placement::SlotState needed =
         opcode == CopyOpcode::kCopyRead ? placement::SlotState::kIn : placement::SlotState::kRebuilding;
     if (map.own_state() != needed) return Status::kWrongSsd;
-    const std::uint64_t last = std::uint64_t{f.block} + f.blocks - 1;
-    if (f.blocks > nvme::kCopyBlocksMax || f.block / kExtentBlocks != last / kExtentBlocks)
+    if (f.blocks > nvme::kCopyBlocksMax || !CommandRouter::within_extent(f.block, f.blocks))
         return Status::kInvalidField;
     if (opcode != CopyOpcode::kCopyOpen && data.size() != nvme::copy_bytes(f.blocks))
         return Status::kDataSglLengthInvalid;
-    if (const Status s = check_place(map, volume->record.geometry, f); !ok(s)) return s;
+    if (const Status s = check.check_range(*volume, f.block, f.blocks); !ok(s)) return s;
     out = {};
     out.op = op_of(opcode);
     out.volume = f.volume;

@@ -17,6 +17,7 @@
 
 #include "deengine/access/active_map.hpp"
 #include "deengine/access/permission_table.hpp"
+#include "deengine/front/command_check.hpp"
 #include "deengine/shard/shard.hpp"
 
 #include <span>
@@ -24,8 +25,8 @@
 namespace gnstor::deengine {
 
 /// kSuccess: `out` is the shard's command, but for its tag and room. `dw0` is set for kStaleMap.
-nvme::Status check_copy(const PermissionTable& permissions, ActiveMap& map, const nvme::Command& command,
-                        Requester from, std::span<std::byte> data, std::uint64_t now_ns, ShardCommand& out,
-                        std::uint32_t& dw0);
+nvme::Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandCheck& check,
+                        const nvme::Command& command, Requester from, std::span<std::byte> data,
+                        std::uint64_t now_ns, ShardCommand& out, std::uint32_t& dw0);
 
 }  // namespace gnstor::deengine

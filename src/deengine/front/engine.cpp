@@ -99,7 +99,8 @@ void Engine::Impl::submit_copy(const nvme::Command& command, Requester from, std
     std::uint32_t dw0 = 0;
     Status status = from.privileged ? vendor.check_term(command, dw0) : Status::kAccessDenied;
     if (ok(status))
-        status = check_copy(state.now().permissions, active_map, command, from, data, now_ns, sent, dw0);
+        status =
+            check_copy(state.now().permissions, active_map, check, command, from, data, now_ns, sent, dw0);
     if (ok(status) && unsettled && sent.op != ShardOp::kCopyRead) status = Status::kCapacityExceeded;
     if (!ok(status)) {
         ++own.refused;

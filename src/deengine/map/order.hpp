@@ -20,6 +20,14 @@ inline std::uint32_t content_crc(const std::uint32_t (&sector_crc)[nvme::kSector
     return crc32c(sector_crc, sizeof(sector_crc));
 }
 
+/// The same of a block in memory.
+inline std::uint32_t content_crc_of(const std::byte* block) {
+    std::uint32_t crcs[nvme::kSectorsPerBlock];
+    for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
+        crcs[s] = crc32c(block + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);
+    return content_crc(crcs);
+}
+
 /// Epoch and sequence: what is known of a write before its contents are copied. Between equal ones the
 /// contents decide.
 struct WriteNumber {

@@ -11,11 +11,6 @@ namespace {
 
 using nvme::Status;
 
-void sector_crcs(const std::byte* data, std::uint32_t (&crcs)[nvme::kSectorsPerBlock]) {
-    for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
-        crcs[s] = crc32c(data + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);
-}
-
 }  // namespace
 
 Changes::Changes(ShardState& state, ShardLog& log, Durability& durability, Collector& collector,
@@ -120,17 +115,15 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
     if (!has_data(state_.flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
     if (oob.kind == PageKind::kLostOrder && copies_) {
         // Whatever the lost version was: once its bound is resolved, the donor has it, or what replaced it.
-        const VolumeFloor* floor = state_.floors.find(c.volume);
         const bool closed = c.volume_epoch > oob.epoch;
-        const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
+        const bool passed = state_.floors.resolved(c.volume, oob.epoch) >= oob.sequence;
         return closed || passed ? Action::kReplace : Action::kUnknownOrder;
     }
     const std::strong_ordering order =
         WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
     if (oob.kind == PageKind::kLostOrder && c.epoch == oob.epoch) {
         // A bound, not an order: the error stays until the floor has passed it (docs/array.md, rule 13).
-        const VolumeFloor* floor = state_.floors.find(c.volume);
-        const bool passed = floor != nullptr && floor->epoch == oob.epoch && floor->floor >= oob.sequence;
+        const bool passed = state_.floors.resolved(c.volume, oob.epoch) >= oob.sequence;
         return passed && order > 0 ? Action::kReplace : Action::kUnknownOrder;
     }
     if (order == 0) return Action::kSameOrder;
@@ -142,9 +135,7 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
 bool Changes::same_order_wins(const ShardCommand& c, std::uint32_t i) {
     const BlockKey key = make_key(c.volume, c.first + i);
     std::memcpy(contents_.data(), c.data + std::size_t{i} * nvme::kBlockBytes, nvme::kBlockBytes);
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    sector_crcs(contents_.data(), crcs);
-    const WriteOrder mine{c.epoch, c.sequence, content_crc(crcs)};
+    const WriteOrder mine{c.epoch, c.sequence, content_crc_of(contents_.data())};
     if (planned_[i].action == Action::kInsertIfWins)
         return mine > state_.tombstones.find(key).value_or(WriteOrder{});
     const PageNumber stored = state_.map.find(key)->page;

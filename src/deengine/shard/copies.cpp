@@ -10,13 +10,6 @@ using nvme::CopyKind;
 using nvme::CopyRecord;
 using nvme::Status;
 
-std::uint32_t content_of(const std::byte* block) {
-    std::uint32_t crcs[nvme::kSectorsPerBlock];
-    for (std::uint32_t s = 0; s < nvme::kSectorsPerBlock; ++s)
-        crcs[s] = crc32c(block + std::size_t{s} * nvme::kSectorBytes, nvme::kSectorBytes);
-    return content_crc(crcs);
-}
-
 std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
     return c.data + std::size_t{c.blocks} * sizeof(CopyRecord) + std::size_t{i} * nvme::kBlockBytes;
 }
@@ -35,10 +28,9 @@ void Copies::read(const ShardCommand& c) {
 
 /// Here every older epoch is closed, and of this one all changes up to the floor are resolved.
 void Copies::read_absent(const ShardCommand& c, CopyRecord& record) const {
-    const VolumeFloor* floor = state_.floors.find(c.volume);
     record.kind = CopyKind::kAbsent;
     record.epoch = c.volume_epoch;
-    record.sequence = floor != nullptr && floor->epoch == c.volume_epoch ? floor->floor : 0;
+    record.sequence = state_.floors.resolved(c.volume, c.volume_epoch);
 }
 
 void Copies::read_one(const ShardCommand& c, std::uint32_t i, CopyRecord& record, std::byte* contents) {
@@ -71,10 +63,9 @@ Status Copies::write(const ShardCommand& c) {
     std::memcpy(records_.data(), c.data, records_.size() * sizeof(CopyRecord));
     const CopyWindows::Window* window =
         state_.windows.find(static_cast<std::uint32_t>(c.sequence), c.volume, c.first, c.blocks);
-    const bool current = window != nullptr && c.floor >= window->epoch;
-    if (!current && state_.options.mutation != Mutation::kCopyOlderEpoch)
-        return Status::kCommandSequenceError;
     if (window == nullptr) return Status::kCommandSequenceError;
+    if (c.floor < window->epoch && state_.options.mutation != Mutation::kCopyOlderEpoch)
+        return Status::kCommandSequenceError;
     for (const CopyRecord& r : records_) {
         if (r.kind > CopyKind::kTombstone || r.epoch < c.epoch) return Status::kInvalidField;
         // The volume's next epoch has reached the donor and not this drive: soon.
@@ -111,13 +102,11 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, ShardCommand& one) {
     one.data = nullptr;
     if (r.kind == CopyKind::kData) {
         std::memcpy(block_.data(), contents_of(c, i), nvme::kBlockBytes);
-        if (content_of(block_.data()) != r.content) return Status::kDataTransferError;
+        if (content_crc_of(block_.data()) != r.content) return Status::kDataTransferError;
         one.op = ShardOp::kWrite;
         one.data = block_.data();
     }
-    const Status s = changes_.put_copy(one);
-    if (ok(s)) ++state_.counters.copied_in;
-    return s;
+    return changes_.put_copy(one);
 }
 
 /// A version of its own that the drive lost or doubts, and that is not resolved, is not repaired by the donor's older one.
@@ -125,9 +114,7 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, ShardCommand& one) {
 Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
     if (!state_.doubts.empty()) {
         const nvme::Epoch epoch = std::min(static_cast<nvme::Epoch>(c.floor), c.volume_epoch);
-        const VolumeFloor* floor = state_.floors.find(c.volume);
-        const std::uint64_t sequence = floor != nullptr && floor->epoch == epoch ? floor->floor : 0;
-        state_.doubts.settle(key, {epoch, sequence, ~0u});
+        state_.doubts.settle(key, {epoch, state_.floors.resolved(c.volume, epoch), ~0u});
         if (reads_.in_doubt(key)) return Status::kDoubtful;
     }
     const auto entry = state_.map.find(key);

@@ -3,7 +3,7 @@
 //
 // Invariants
 //   * an open window knows the tombstones that its blocks had when it was opened, and every later trim of them before
-//   that is answered; it keeps these orders as long as it is open, whatever happens to the tombstones;
+//   that is answered; it keeps these orders while it is open, even when the tombstones are dropped;
 //   * a window's numbers begin at the time of a mount's first one, so that a delayed COPY WRITE does not meet a window
 //   that was opened after the donor was read.
 // In memory only: after a restart the copier opens its windows again. One owner thread.

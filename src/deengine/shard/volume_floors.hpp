@@ -21,6 +21,11 @@ class VolumeFloors {
     [[nodiscard]] const VolumeFloor* find(nvme::VolumeId volume) const {
         return index_[volume] == kNone ? nullptr : &entries_[index_[volume]];
     }
+    /// The floor in this epoch; 0: none is known, or the volume is in another epoch.
+    [[nodiscard]] std::uint64_t resolved(nvme::VolumeId volume, nvme::Epoch epoch) const {
+        const VolumeFloor* entry = find(volume);
+        return entry != nullptr && entry->epoch == epoch ? entry->floor : 0;
+    }
     /// The volume's entry, brought up to `epoch` (a newer epoch begins with no floor and nothing seen).
     VolumeFloor& at(nvme::VolumeId volume, nvme::Epoch epoch) {
         if (index_[volume] == kNone) {

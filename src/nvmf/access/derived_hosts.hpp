@@ -5,8 +5,8 @@
 // network.
 // Invariants
 //   * the array's admin host is always known, with generation 0; a client only while the list names it;
-//   * before the first HOST SET of a process only the admin host is let in: a node that restarts serves
-//     nobody on old permission;
+//   * before the first HOST SET of a process only the admin host is let in: a node that restarts lets no
+//     host in on an older list;
 //   * lists are replaced as a whole, never by an older one.
 // Any thread (one mutex).
 #pragma once

@@ -2,7 +2,7 @@
 // a gateway.
 //
 // Invariants
-//   * a host that is not in the list has no key, and is not let in; a new object lists nobody;
+//   * a host that is not in the list has no key, and is not let in; a new object lists no host;
 //   * a host keeps its stamp for as long as every list that replaces another has it with the same keys.
 // Any thread (one mutex; version() takes none, since a target asks for it all the time).
 #pragma once

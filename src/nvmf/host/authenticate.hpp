@@ -1,5 +1,5 @@
-// authenticate.hpp: a host's side of in-band authentication of one queue: runs the exchange over whatever
-// carries its commands.
+// authenticate.hpp: a host's side of in-band authentication of one queue: runs the exchange over a
+// channel that carries its commands.
 //
 // NVMe Base 2.0, 8.13.2: after Connect, before any other command. The state machine is auth/dhchap_host.hpp.
 // One thread a queue.

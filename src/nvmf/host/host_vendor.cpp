@@ -44,6 +44,7 @@ Result<VolumeList> HostController::volume_list(std::uint64_t term) {
                       static_cast<std::uint32_t>(buffer.size())));
         nvme::VolumeListHeader header;
         std::memcpy(&header, buffer.data(), sizeof header);
+        header.returned &= ~nvme::kListIncomplete;
         if (header.returned > kBatch)
             return error(Errc::kCorrupt, "{} returned {} volumes, but the buffer has room for {}",
                          options_.subsystem_nqn, header.returned, kBatch);

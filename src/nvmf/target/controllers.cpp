@@ -103,7 +103,7 @@ ConnectOutcome Controllers::connect_admin(const ConnectRequest& request, std::ui
     Controller& controller = controllers_[id];
     controller.host_id = request.host_id;
     controller.host_nqn = request.host_nqn;
-    // A discovery controller authenticates nobody, so the name proves nothing there.
+    // A discovery controller does not authenticate hosts, so the name proves nothing there.
     controller.privileged = kind_ == ControllerKind::kIo && request.host_nqn == options_.admin_host_nqn;
     controller.client = client_of_host_nqn(request.host_nqn).value_or(0);
     controller.io_queues_granted = options_.queues.io_queues_max;
