@@ -125,8 +125,11 @@ int run_in_foreground(const Context& c, const UpOptions& o) {
 /// options for a new array on an existing one, options for gnstord's start on a running one.
 Result<json> describe_array(const Context& c, const UpOptions& o, bool started) {
     GN_ASSIGN(const json answer, c.control().get("/v1/ssds"));
-    const json& ssds = answer.at("ssds");
-    std::uint64_t each = 0;  // capacity of an SSD that is not missing
+    json ssds = answer.at("ssds");
+    ssds.erase(std::remove_if(ssds.begin(), ssds.end(),
+                              [](const json& ssd) { return ssd.at("state") == "missing"; }),
+               ssds.end());
+    std::uint64_t each = 0;
     for (const json& ssd : ssds) each = std::max(each, ssd.at("capacity_bytes").get<std::uint64_t>());
     json notes = json::array();
     if (o.ssds_given && o.ssds * std::max<std::size_t>(1, o.plan.size()) != ssds.size())
@@ -202,11 +205,21 @@ std::chrono::milliseconds left(const UpOptions& o) {
         1s, std::chrono::duration_cast<std::chrono::milliseconds>(o.until - now));
 }
 
-/// Waits until the map is in force: no command works before. On a timeout gnstord keeps running, because
-/// missing SSDs may come later.
+/// Whether a slot's SSD is missing, so that somebody has to bring it back: waiting for it is in vain.
+bool an_ssd_is_missing(const Context& c) {
+    const Result<json> answer = c.control(2s).get("/v1/ssds");
+    return answer.ok() && std::ranges::any_of(answer->at("ssds"),
+                                              [](const json& ssd) { return ssd.at("state") == "missing"; });
+}
+
+/// Waits until the map is in force: no command works before. On a timeout, or if an SSD has been missing for
+/// some seconds, gnstord keeps running, because the SSD may come later.
 Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pid) {
+    constexpr auto kMissing =
+        4s;  // gnstord looks every second, and a node that was started again needs a while
     std::string missing;
-    bool ended = false, said = false;
+    bool ended = false, said = false, in_vain = false;
+    auto complete = std::chrono::steady_clock::now();
     const bool serves = wait_until(left(o), [&] {
         ended = o.started ? o.started->ended() : !alive(pid);
         if (ended) return true;
@@ -219,11 +232,17 @@ Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pi
         missing = fmt::format("{}", fmt::join(status->at("warnings").get<std::vector<std::string>>(), "; "));
         if (!missing.empty() && !std::exchange(said, true) && !c.out.json)
             say(stderr, "gnstord is up, but the array is not ready yet: {}\n", missing);
-        return false;
+        if (!an_ssd_is_missing(c)) complete = std::chrono::steady_clock::now();
+        in_vain = std::chrono::steady_clock::now() - complete > kMissing;
+        return in_vain;
     });
     if (ended)
         return error(Errc::kIo, "gnstord (process {}) ended before it served: {}", pid,
                      o.started ? o.started->why_it_ended() : "see " + log_file(c).string());
+    if (in_vain)
+        return error(Errc::kState,
+                     "gnstord serves {} and keeps running, but the array map is not in force: {}",
+                     c.directory, missing);
     if (serves) return {};
     return error(Errc::kTimedOut,
                  "gnstord serves {} and keeps running, but the array map was not in force within {} s ({}); "
@@ -379,6 +398,7 @@ int status(const Context& c) {
                             lease.at("volume_name").get<std::string>(),
                             lease.at("client_name").get<std::string>(), lease.at("epoch").dump(),
                             lease.at("remaining_ms").get<std::uint64_t>() / 1000);
+    if (s.contains("rebuild")) text += describe_rebuild(s.at("rebuild"));
     text += describe_tcp(s) + describe(nodes) + describe(gateways);
     for (const json& warning : s.at("warnings")) text += "warning: " + warning.get<std::string>() + "\n";
     if (const std::string why = s.value("read_only", std::string()); !why.empty())
@@ -473,6 +493,7 @@ void add_array_commands(CLI::App& app, Context& context) {
     ssd->add_subcommand("list", "list all SSDs")->callback([&context] {
         context.action = [&context] { return list_ssds(context); };
     });
+    add_replace_command(*ssd, context);
 }
 
 }  // namespace gnstor::cli

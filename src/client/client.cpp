@@ -49,12 +49,12 @@ class Reopening {
   public:
     explicit Reopening(ControlPlane& control, nvme::ClientId client) : control_(control), client_(client) {}
     Result<void> operator()(SsdSession& session) {
-        const auto silent = silent_.find(session.ssd().nic_address);
+        const auto silent = silent_.find(session.nic_address());
         if (silent != silent_.end()) return silent->second;
         GN_TRY(give_keys(session));
         auto opened = session.reopen();
         if (!opened.ok() && opened.error().code == Errc::kTimedOut)
-            silent_.emplace(session.ssd().nic_address, opened.error());
+            silent_.emplace(session.nic_address(), opened.error());
         return opened;
     }
 
@@ -67,7 +67,7 @@ class Reopening {
             keys_ = now.ok() ? std::move(now).value() : std::vector<SsdKeys>{};
         }
         for (const SsdKeys& keys : *keys_)
-            if (keys.slot == session.ssd().slot) return session.set_keys(keys);
+            if (keys.slot == session.slot()) return session.set_keys(keys);
         return {};
     }
 
@@ -115,20 +115,36 @@ Result<void> Client::Impl::open() {
 }
 
 Result<void> Client::Impl::open_sessions() {
-    for (const SsdAddress& ssd : views.back().ssds) {
-        if (ssd.slot >= placement::kMaxSlots ||
-            (!sessions.empty() && ssd.slot <= sessions.back()->ssd().slot))
-            return error(
-                Errc::kUnsupported,
-                "gnstord lists slot {} of the array out of order, or beyond the slots that an array has",
-                ssd.slot);
-        sessions.push_back(std::make_unique<SsdSession>(nic, ssd, identity, host_id, options.keep_alive_ms,
-                                                        options.channels + 1));
-    }
+    const ArrayView& now = views.back();
+    for (std::uint32_t slot = 0; slot < now.map.slot_count; ++slot)
+        if (now.map.slots[slot].state != placement::SlotState::kEmpty)
+            sessions.push_back(std::make_unique<SsdSession>(nic, slot, identity, host_id,
+                                                            options.keep_alive_ms, options.channels + 1));
+    GN_TRY(fill_sessions(now));
     Reopening reopen(control, identity.id);
-    for (const auto& session : sessions)
+    for (const auto& session : sessions) {
+        if (!session->ssd()) {
+            lost.fetch_or(session->bit());  // gnstord has not found its SSD, and says so itself
+            continue;
+        }
         if (const auto opened = reopen(*session); !opened.ok()) GN_TRY(do_without(*session, opened.error()));
+    }
     return {};
+}
+
+Result<std::uint64_t> Client::Impl::fill_sessions(const ArrayView& now) {
+    std::uint64_t others = 0;
+    for (const SsdAddress& ssd : now.ssds) {
+        const auto session =
+            std::ranges::find_if(sessions, [&](const auto& s) { return s->slot() == ssd.slot; });
+        if (session == sessions.end())
+            return error(Errc::kUnsupported,
+                         "gnstord lists an SSD in slot {}, which the array did not have when this client "
+                         "connected; connect a new client",
+                         ssd.slot);
+        if ((*session)->fill(ssd)) others |= (*session)->bit();
+    }
+    return others;
 }
 
 Result<void> Client::Impl::do_without(const SsdSession& session, const Error& why) {
@@ -142,7 +158,7 @@ Result<void> Client::Impl::do_without(const SsdSession& session, const Error& wh
         log_warn(
             "client {} works without {}, and without other SSDs of {} that it cannot reach, until reclaim() "
             "reaches them again: {}",
-            identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, why.message);
+            identity.name, session.name(), session.nic_address(), why.message);
     if (std::ranges::all_of(sessions, [this](const auto& s) { return is_lost(*s); })) return why;
     return {};
 }
@@ -168,7 +184,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
     gnor::ChannelOptions channel_options;
     channel_options.absent = ~0ull;  // cleared below for the SSDs that are connected
     // All slots of the map: a flush must not succeed if it skips a slot whose SSD is unknown to this client.
-    channel_options.ssds = std::max(views.back().map.slot_count, sessions.back()->ssd().slot + 1);
+    channel_options.ssds = views.back().map.slot_count;
     for (const auto& session : sessions)
         if (!is_lost(*session)) channel_options.absent &= ~session->bit();
     channel_options.depth = options.depth;
@@ -185,7 +201,7 @@ Result<std::unique_ptr<gnor::Channel>> Client::Impl::open_channel(std::uint16_t 
         const auto connected = session->connect_queue(*channel, queue_id);
         if (connected.ok()) continue;
         GN_TRY(do_without(*session, connected.error()));
-        GN_TRY(channel->give_up(session->ssd().slot));
+        GN_TRY(channel->give_up(session->slot()));
     }
     return channel;
 }
@@ -299,7 +315,7 @@ bool Client::Impl::answers_may_come() {
         const auto usage = channel.usage();
         if (!usage.ok()) return false;
         for (const auto& session : sessions) {
-            const std::uint32_t slot = session->ssd().slot;
+            const std::uint32_t slot = session->slot();
             if (((usage->queues_pending >> slot) & 1u) != 0 &&
                 nic.state(channel.queue_pair(slot)) == rdma::QpState::kReadyToSend)
                 return true;
@@ -312,7 +328,7 @@ bool Client::Impl::answers_may_come() {
 }
 
 Result<void> Client::Impl::reset_queue(gnor::Channel& channel, SsdSession& session, std::uint16_t queue_id) {
-    const std::uint32_t slot = session.ssd().slot;
+    const std::uint32_t slot = session.slot();
     auto done = channel.reclaim(slot);
     if (done.ok()) done = session.connect_queue(channel, queue_id);
     // Lanes skip this queue pair until the next attempt.
@@ -326,7 +342,7 @@ void Client::Impl::reclaim(gnor::Channel& channel, std::uint16_t queue_id, Recla
         if (!usage.ok()) return reclaimed.failed(~0ull, usage.error());
         const std::uint64_t stuck = usage->queues_pending | usage->queues_broken | new_associations;
         if ((stuck & session->bit()) == 0 &&
-            nic.state(channel.queue_pair(session->ssd().slot)) == rdma::QpState::kReadyToSend)
+            nic.state(channel.queue_pair(session->slot())) == rdma::QpState::kReadyToSend)
             continue;
         if (const auto done = reset_queue(channel, *session, queue_id); !done.ok())
             reclaimed.failed(session->bit(), done.error());
@@ -338,7 +354,7 @@ void Client::Impl::settle_host_channel() {
     if (!counters.ok() || counters->quarantined == 0) return;
     if (host_channel->quiesce(simt::Deadline::in_ns(kLateAnswersNs)).ok()) return;
     for (const auto& session : sessions) {
-        const std::uint32_t slot = session->ssd().slot;
+        const std::uint32_t slot = session->slot();
         const auto usage = host_channel->usage();
         const bool waits = usage.ok() && ((usage->queues_pending >> slot) & 1u) != 0;
         // A queue pair in error is left to Client::reclaim(), as on the other channels.
@@ -382,10 +398,14 @@ Result<bool> Client::Impl::refresh_map() {
     const std::lock_guard lock(maps);
     GN_ASSIGN(ArrayView now, control.array());
     if (now.map.version <= views.back().map.version) return false;
-    if (now.ssds.size() != sessions.size())
-        return error(Errc::kUnsupported,
-                     "the array has {} SSDs now, the client is connected to {}; connect a new client",
-                     now.ssds.size(), sessions.size());
+    GN_ASSIGN(const std::uint64_t others, fill_sessions(now));
+    for (const auto& session : sessions) {
+        if ((others & session->bit()) == 0) continue;
+        lost.fetch_or(session->bit());
+        log_warn("{} fills slot {} now: client {} works without it until reclaim() connects to it",
+                 session->name(), session->slot(), identity.name);
+        disconnect_queues(*session);
+    }
     GN_TRY(lane_map.publish(now.map));
     GN_TRY(host_map.publish(now.map));
     views.push_back(std::move(now));
@@ -410,6 +430,7 @@ Result<bool> Client::volatile_write_cache() {
 Result<std::vector<SsdCounts>> Client::ssd_counts() {
     std::vector<SsdCounts> all;
     for (const auto& session : impl_->sessions) {
+        if (!session->ssd()) continue;
         GN_ASSIGN(const SsdCounts counts, session->counts());
         all.push_back(counts);
     }

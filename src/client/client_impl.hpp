@@ -43,7 +43,8 @@ struct Client::Impl {
     std::list<ArrayView> views;  ///< every view that was ever current, because array() returns references
     std::atomic<const ArrayView*> view{nullptr};
     simt::DeviceMemory channel_refs;
-    std::vector<std::unique_ptr<SsdSession>> sessions;  ///< in order of slot; none for a slot without an SSD
+    std::vector<std::unique_ptr<SsdSession>>
+        sessions;  ///< one per slot of the map that is not empty, in order
     /// Floors of destroyed volumes whose writes have not all ended, or ended in doubt: lanes that reap a late
     /// completion (of a token, a callback or a batch) still record it there.
     std::vector<std::unique_ptr<OpeningFloor>> left_floors;
@@ -71,6 +72,10 @@ struct Client::Impl {
     Result<void> open();
     /// Connects all SSDs that answer, at least one; the others count as lost.
     Result<void> open_sessions();
+    /// Tells the sessions which SSD fills their slot; a bit per slot for which it is another one than before.
+    Result<std::uint64_t> fill_sessions(const ArrayView& now);
+    /// Disconnects the queue pairs of an SSD whose association is known to be lost.
+    void disconnect_queues(SsdSession& session);
     /// Marks an unreachable SSD as lost. Fails if the SSD is reachable but refused, or if no SSD is left.
     Result<void> do_without(const SsdSession& session, const Error& why);
     Result<void> open_channels();

@@ -1,6 +1,9 @@
 // ssd_session.cpp: connecting to one SSD: the association, then queue pairs.
 #include "client/ssd_session.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
 #include <span>
 
 namespace gnstor::client {
@@ -8,13 +11,9 @@ namespace {
 
 constexpr std::uint32_t kConnectTimeoutMs = 10'000;
 
-nvmf::HostOptions options_for(const SsdAddress& ssd, const ClientIdentity& identity,
-                              const nvmf::HostId& host_id, std::uint32_t keep_alive_ms,
-                              std::uint32_t channels) {
+nvmf::HostOptions options_for(const ClientIdentity& identity, const nvmf::HostId& host_id,
+                              std::uint32_t keep_alive_ms, std::uint32_t channels) {
     nvmf::HostOptions options;
-    options.peer_address = ssd.nic_address;
-    options.service = ssd.service;
-    options.subsystem_nqn = ssd.subsystem_nqn;
     options.host_nqn = identity.host_nqn;
     options.host_id = host_id;
     options.keep_alive_ms = keep_alive_ms;
@@ -22,17 +21,45 @@ nvmf::HostOptions options_for(const SsdAddress& ssd, const ClientIdentity& ident
     return options;
 }
 
+bool same(const SsdAddress& a, const SsdAddress& b) {
+    return std::ranges::equal(a.uuid, b.uuid) && a.nic_address == b.nic_address && a.service == b.service &&
+           a.subsystem_nqn == b.subsystem_nqn;
+}
+
 }  // namespace
 
-SsdSession::SsdSession(rdma::Nic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+SsdSession::SsdSession(rdma::Nic& nic, std::uint32_t slot, const ClientIdentity& identity,
                        const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels)
-    : nic_(nic), ssd_(ssd), options_(options_for(ssd, identity, host_id, keep_alive_ms, channels)) {}
+    : nic_(nic), slot_(slot), options_(options_for(identity, host_id, keep_alive_ms, channels)) {}
+
+bool SsdSession::fill(const SsdAddress& ssd) {
+    const std::lock_guard lock(mutex_);
+    if (ssd_ && same(*ssd_, ssd)) return false;
+    host_.reset();
+    ssd_ = ssd;
+    return true;
+}
+
+std::optional<SsdAddress> SsdSession::ssd() const {
+    const std::lock_guard lock(mutex_);
+    return ssd_;
+}
+
+std::string SsdSession::name() const {
+    const auto ssd = this->ssd();
+    return ssd ? ssd->subsystem_nqn : fmt::format("the SSD of slot {}", slot_);
+}
+
+std::string SsdSession::nic_address() const {
+    const auto ssd = this->ssd();
+    return ssd ? ssd->nic_address : std::string();
+}
 
 Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
     const std::lock_guard lock(mutex_);
     if (host_ == nullptr)
         return error(Errc::kState, "there is no association with {}; reclaim() makes a new association",
-                     ssd_.subsystem_nqn);
+                     ssd_ ? ssd_->subsystem_nqn : fmt::format("the SSD of slot {}", slot_));
     return host_;
 }
 
@@ -57,7 +84,7 @@ Result<SsdCounts> SsdSession::counts() {
     GN_ASSIGN(const auto host, this->host());
     GN_ASSIGN(const nvme::HealthLog health, host->health_log());
     GN_ASSIGN(const nvme::IdentifyNamespace space, host->identify_namespace());
-    return SsdCounts{ssd_.slot, health.host_reads.low(), health.host_writes.low(), health.media_errors.low(),
+    return SsdCounts{slot_, health.host_reads.low(), health.host_writes.low(), health.media_errors.low(),
                      space.nuse};
 }
 
@@ -77,16 +104,26 @@ Result<void> SsdSession::set_keys(const SsdKeys& keys) {
 }
 
 Result<void> SsdSession::reopen() {
+    std::optional<SsdAddress> ssd;
     {
         const std::lock_guard lock(mutex_);
         host_.reset();
+        ssd = ssd_;
     }
+    if (!ssd)
+        return error(Errc::kState, "slot {} has no SSD that gnstord has found; see 'gnstor health'", slot_);
+    options_.peer_address = ssd->nic_address;
+    options_.service = ssd->service;
+    options_.subsystem_nqn = ssd->subsystem_nqn;
     GN_ASSIGN(std::shared_ptr<nvmf::HostController> fresh, nvmf::HostController::connect(nic_, options_));
     if (fresh->io_queues() < options_.io_queues)
         return error(Errc::kNoSpace,
                      "{} grants {} I/O queues of the {} that the client's channels need; open fewer channels",
-                     ssd_.subsystem_nqn, fresh->io_queues(), options_.io_queues);
+                     ssd->subsystem_nqn, fresh->io_queues(), options_.io_queues);
     const std::lock_guard lock(mutex_);
+    if (!same(*ssd_, *ssd))
+        return error(Errc::kBusy, "another SSD has taken the place of {}; reclaim() again",
+                     ssd->subsystem_nqn);
     host_ = std::move(fresh);
     return {};
 }
@@ -94,20 +131,20 @@ Result<void> SsdSession::reopen() {
 Result<void> SsdSession::connect_queue(gnor::Channel& channel, std::uint16_t queue_id) {
     GN_ASSIGN(const auto host, this->host());
     const nvmf::IoQueueConnect queue = host->io_queue(queue_id, channel.options().depth);
-    GN_TRY(host->connect_transport(channel.queue_pair(ssd_.slot), queue));
+    GN_TRY(host->connect_transport(channel.queue_pair(slot_), queue));
     const nvme::ConnectData data = queue.data();
     GN_ASSIGN(const nvme::Completion answer,
-              channel.execute_from_host(ssd_.slot, queue.command(0), std::as_bytes(std::span(&data, 1)),
+              channel.execute_from_host(slot_, queue.command(0), std::as_bytes(std::span(&data, 1)),
                                         kConnectTimeoutMs));
     GN_TRY(queue.check(answer));
     const nvmf::AuthCommands commands{
         .send =
             [&](const nvme::Command& command, std::span<const std::byte> message) {
-                return channel.execute_from_host(ssd_.slot, command, message, kConnectTimeoutMs);
+                return channel.execute_from_host(slot_, command, message, kConnectTimeoutMs);
             },
         .receive =
             [&](const nvme::Command& command, std::span<std::byte> buffer) {
-                return channel.execute_from_host(ssd_.slot, command, {}, kConnectTimeoutMs, buffer);
+                return channel.execute_from_host(slot_, command, {}, kConnectTimeoutMs, buffer);
             }};
     return host->authenticate_queue(queue, answer, commands);
 }

@@ -1,7 +1,7 @@
-// ssd_session.hpp: a client's association with one SSD: the admin connection, and the I/O queues of its
-// channels.
+// ssd_session.hpp: a client's association with the SSD of one slot: the admin connection, and the I/O queues of
+// the client's channels.
 //
-// The periodic threads call keep_alive(), the client's host thread calls the rest. Each call keeps a
+// The periodic threads call keep_alive() and fill(), the client's host thread calls the rest. Each call keeps a
 // reference to the association it found, so that reopen() does not destroy it under another thread.
 #pragma once
 
@@ -13,15 +13,19 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace gnstor::client {
 
 class SsdSession {
   public:
-    /// Starts without an association: reopen() creates it.
-    SsdSession(rdma::Nic& nic, const SsdAddress& ssd, const ClientIdentity& identity,
+    /// Starts without an SSD and without an association: fill() names the SSD, reopen() connects to it.
+    SsdSession(rdma::Nic& nic, std::uint32_t slot, const ClientIdentity& identity,
                const nvmf::HostId& host_id, std::uint32_t keep_alive_ms, std::uint32_t channels);
 
+    /// Names the SSD that fills the slot. If it is another one than before, the association with that one is
+    /// dropped, and true is returned; its queue pairs are the caller's to disconnect (if_lost()).
+    bool fill(const SsdAddress& ssd);
     /// Connects the queue pair that `channel` has for this SSD as I/O queue `queue_id`: RDMA connection, then
     /// Fabrics Connect.
     Result<void> connect_queue(gnor::Channel& channel, std::uint16_t queue_id);
@@ -40,9 +44,15 @@ class SsdSession {
     Result<SsdCounts> counts();
     /// Sends the SSD a volume's floor (nvme/vendor.hpp, FLOOR); returns its completion with DW0.
     Result<nvme::Completion> tell_floor(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor);
-    [[nodiscard]] const SsdAddress& ssd() const { return ssd_; }
-    /// This SSD's bit in words that have a bit per slot.
-    [[nodiscard]] std::uint64_t bit() const { return 1ull << ssd_.slot; }
+    [[nodiscard]] std::uint32_t slot() const { return slot_; }
+    /// This slot's bit in words that have a bit per slot.
+    [[nodiscard]] std::uint64_t bit() const { return 1ull << slot_; }
+    /// nullopt: gnstord knows of no SSD in this slot.
+    [[nodiscard]] std::optional<SsdAddress> ssd() const;
+    /// The SSD's NQN, for messages; without an SSD it names the slot.
+    [[nodiscard]] std::string name() const;
+    /// Of its node's NIC; empty: there is no SSD.
+    [[nodiscard]] std::string nic_address() const;
     /// Creates a new association: the first one, or after the old one was lost. All I/O queues must then be
     /// reset and reconnected, even those that look intact: the SSD is closing its side of the old ones.
     Result<void> reopen();
@@ -51,11 +61,12 @@ class SsdSession {
 
   private:
     rdma::Nic& nic_;
-    const SsdAddress ssd_;
-    nvmf::HostOptions options_;  ///< but for the keys, constant
+    const std::uint32_t slot_;
+    nvmf::HostOptions options_;  ///< for each association, but for the SSD's address
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
 
-    mutable std::mutex mutex_;                    ///< guards host_
+    mutable std::mutex mutex_;  ///< guards the members below
+    std::optional<SsdAddress> ssd_;
     std::shared_ptr<nvmf::HostController> host_;  ///< null before the first reopen() and after a failed one
 };
 

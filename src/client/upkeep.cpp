@@ -33,28 +33,27 @@ void Client::Impl::start_keep_alives() {
 }
 
 bool Client::Impl::is_lost(const SsdSession& session) const {
-    return ((lost.load() >> session.ssd().slot) & 1u) != 0;
+    return (lost.load() & session.bit()) != 0;
 }
 
 std::uint64_t Client::Impl::slots_at(const std::string& nic_address) const {
     std::uint64_t slots = 0;
     for (const auto& session : sessions)
-        if (session->ssd().nic_address == nic_address) slots |= session->bit();
+        if (session->nic_address() == nic_address) slots |= session->bit();
     return slots;
 }
 
 bool Client::Impl::note_lost(const SsdSession& session) {
-    return (lost.fetch_or(session.bit()) & slots_at(session.ssd().nic_address)) == 0;
+    return (lost.fetch_or(session.bit()) & slots_at(session.nic_address())) == 0;
 }
 
 void Client::Impl::note_back(std::uint64_t slots) {
     const std::uint64_t before = lost.fetch_and(~slots), after = before & ~slots;
     for (std::uint64_t told = after; const auto& session : sessions) {
-        const std::uint64_t here = slots_at(session->ssd().nic_address);
+        const std::uint64_t here = slots_at(session->nic_address());
         if ((before & here) == 0 || (told & here) != 0) continue;
         told |= here;
-        log_warn("client {} reaches {} at {} again", identity.name, session->ssd().subsystem_nqn,
-                 session->ssd().nic_address);
+        log_warn("client {} reaches {} at {} again", identity.name, session->name(), session->nic_address());
     }
 }
 
@@ -62,7 +61,6 @@ void Client::Impl::note_back(std::uint64_t slots) {
 // nothing that would reveal this. So the loss of the association disconnects its queue pairs, and lanes turn
 // to other replicas.
 void Client::Impl::keep_alive(SsdSession& session) {
-    const std::uint32_t slot = session.ssd().slot;
     const auto kept = session.keep_alive();
     if (kept.ok()) {
         note_back(session.bit());
@@ -72,10 +70,14 @@ void Client::Impl::keep_alive(SsdSession& session) {
         log_warn(
             "client {} has lost its connection to {} at {}: {}; it works without this SSD until reclaim() "
             "reaches it again",
-            identity.name, session.ssd().subsystem_nqn, session.ssd().nic_address, kept.error().message);
+            identity.name, session.name(), session.nic_address(), kept.error().message);
+    disconnect_queues(session);
+}
+
+void Client::Impl::disconnect_queues(SsdSession& session) {
     session.if_lost([&] {
-        for (const auto& channel : channels) nic.disconnect(channel->queue_pair(slot));
-        nic.disconnect(host_channel->queue_pair(slot));
+        for (const auto& channel : channels) nic.disconnect(channel->queue_pair(session.slot()));
+        nic.disconnect(host_channel->queue_pair(session.slot()));
     });
 }
 

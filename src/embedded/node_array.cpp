@@ -16,7 +16,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <future>
+#include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 
 namespace gnstor::embedded {
@@ -60,9 +62,10 @@ Result<NodeAddress> parse_node_address(const std::string& text) {
 
 /// The daemon's state of one node.
 struct NodeOfArray {
-    KnownNode known;
     std::atomic<bool> reachable{true};
-    bool changed = false;  ///< it no longer has all SSDs found at the start; guarded by Impl::mutex
+    KnownNode known;               ///< guarded by Impl::mutex once the watcher runs, as the next
+    std::set<std::string> gone{};  ///< NQNs of known SSDs that the node did not serve when it last answered
+    std::map<std::string, std::string> not_taken{};  ///< SSDs found later that cannot be used, by NQN; why
 };
 
 // Members are destroyed from last to first: the watcher, the daemon, its ports, the NIC.
@@ -70,9 +73,9 @@ struct NodeArray::Impl {
     NodeArrayOptions options;
     std::vector<std::unique_ptr<NodeOfArray>> nodes;
     std::unique_ptr<client::UdpHost> host;
-    std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
+    std::mutex mutex;  // guards `stopping`, and what says so; taken after the daemon's
+    std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;  ///< guarded by `mutex` once the watcher runs
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
-    std::mutex mutex;  // guards `stopping`, and NodeOfArray::changed
     std::condition_variable wake;
     bool stopping = false;
     std::thread watcher;
@@ -100,24 +103,34 @@ struct NodeArray::Impl {
     Result<void> start_daemon(std::unique_ptr<daemon::RecordStore> records);
     void watch();
     void look_at(NodeOfArray& node);
+    Result<daemon::SsdIdentity> identify(const nvmf::DiscoveredSubsystem& subsystem,
+                                         const NodeAddress& where);
+    std::unique_ptr<daemon::NvmfSsdPort> port_to(NodeOfArray& node, const daemon::SsdIdentity& ssd,
+                                                 std::shared_ptr<const nvmf::auth::DhchapKey> key);
+    void take_spare(NodeOfArray& node, const nvmf::DiscoveredSubsystem& subsystem);
+    Result<void> write_known_file();
 };
 
+Result<daemon::SsdIdentity> NodeArray::Impl::identify(const nvmf::DiscoveredSubsystem& subsystem,
+                                                      const NodeAddress& where) {
+    daemon::SsdIdentity ssd;
+    ssd.nic_address = subsystem.address;
+    ssd.service = subsystem.service;
+    ssd.subsystem_nqn = subsystem.nqn;
+    daemon::NvmfSsdPortOptions port;
+    port.timeout_ms = options.timeout_ms;
+    GN_ASSIGN(port.node_key, key_of(where));
+    return daemon::NvmfSsdPort::identify(host->nic(), std::move(ssd), port);
+}
+
 Result<KnownNode> NodeArray::Impl::find_ssds(const NodeAddress& where) {
-    GN_ASSIGN(const std::shared_ptr<const nvmf::auth::DhchapKey> key, key_of(where));
     GN_ASSIGN(const std::vector<nvmf::DiscoveredSubsystem> found, ask(where));
     KnownNode node;
     node.where = where;
     for (const nvmf::DiscoveredSubsystem& subsystem : found) {
         // Skips gateways, which are no SSDs of the array.
         if (!nvmf::is_ssd_subsystem(subsystem.nqn)) continue;
-        daemon::SsdIdentity ssd;
-        ssd.nic_address = subsystem.address;
-        ssd.service = subsystem.service;
-        ssd.subsystem_nqn = subsystem.nqn;
-        daemon::NvmfSsdPortOptions port;
-        port.timeout_ms = options.timeout_ms;
-        port.node_key = key;
-        GN_ASSIGN(ssd, daemon::NvmfSsdPort::identify(host->nic(), std::move(ssd), port));
+        GN_ASSIGN(daemon::SsdIdentity ssd, identify(subsystem, where));
         node.ssds.push_back(std::move(ssd));
     }
     if (node.ssds.empty())
@@ -188,10 +201,7 @@ Result<void> NodeArray::Impl::find_nodes() {
         }
         nodes.push_back(std::move(node));
     }
-    if (options.known.empty()) return {};
-    std::vector<KnownNode> now;
-    for (const auto& node : nodes) now.push_back(node->known);
-    Result<void> written = write_known(options.known, now);
+    Result<void> written = write_known_file();
     if (written.ok() || earlier.empty()) return written;
     // Not fatal, for example on a full disk: the file of the earlier start is still readable, and needed only
     // while a node is down.
@@ -199,22 +209,32 @@ Result<void> NodeArray::Impl::find_nodes() {
     return {};
 }
 
+Result<void> NodeArray::Impl::write_known_file() {
+    if (options.known.empty()) return {};
+    std::vector<KnownNode> now;
+    for (const auto& node : nodes) now.push_back(node->known);
+    return write_known(options.known, now);
+}
+
+std::unique_ptr<daemon::NvmfSsdPort> NodeArray::Impl::port_to(
+    NodeOfArray& node, const daemon::SsdIdentity& ssd, std::shared_ptr<const nvmf::auth::DhchapKey> key) {
+    daemon::NvmfSsdPortOptions port;
+    port.timeout_ms = options.timeout_ms;
+    port.node_key = std::move(key);
+    // Relaxed: a flag that orders nothing else.
+    port.reachable = [n = &node] { return n->reachable.load(std::memory_order_relaxed); };
+    return daemon::NvmfSsdPort::later(host->nic(), static_cast<std::uint32_t>(ports.size()), ssd,
+                                      std::move(port));
+}
+
 Result<void> NodeArray::Impl::open_ports() {
-    std::uint32_t place = 0;
     for (const auto& node : nodes) {
         GN_ASSIGN(const std::shared_ptr<const nvmf::auth::DhchapKey> key, key_of(node->known.where));
-        for (const daemon::SsdIdentity& ssd : node->known.ssds) {
-            daemon::NvmfSsdPortOptions port;
-            port.timeout_ms = options.timeout_ms;
-            port.node_key = key;
-            // Relaxed: a flag that orders nothing else.
-            port.reachable = [n = node.get()] { return n->reachable.load(std::memory_order_relaxed); };
-            ports.push_back(daemon::NvmfSsdPort::later(host->nic(), place++, ssd, std::move(port)));
-        }
+        for (const daemon::SsdIdentity& ssd : node->known.ssds) ports.push_back(port_to(*node, ssd, key));
     }
-    if (place > placement::kMaxSlots)
-        return error(Errc::kInvalidArgument, "the nodes have {} SSDs in all; an array has at most {}", place,
-                     placement::kMaxSlots);
+    if (ports.size() > placement::kMaxSlots)
+        return error(Errc::kInvalidArgument, "the nodes have {} SSDs in all; an array has at most {}",
+                     ports.size(), placement::kMaxSlots);
     return {};
 }
 
@@ -223,9 +243,11 @@ Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> 
     daemon_options.manager.lease_ms = options.lease_ms;
     daemon_options.manager.grant_ms = options.grant_ms;
     daemon_options.ssd_readings = [this](const daemon::SsdInfo& ssd) {
+        const std::scoped_lock lock(mutex);
         return daemon::readings_of(ports, ssd);
     };
     daemon_options.ssd_firmware = [this](const daemon::SsdInfo& ssd) {
+        const std::scoped_lock lock(mutex);
         return daemon::firmware_of(ports, ssd);
     };
     std::vector<daemon::SsdPort*> drives;
@@ -242,16 +264,46 @@ void NodeArray::Impl::look_at(NodeOfArray& node) {
         log_warn("the node at {} does not answer: {}", node.known.where.address, found.error().message);
     if (!was && found.ok()) log_warn("the node at {} answers again", node.known.where.address);
     if (!found.ok()) return;
-    const bool all = std::all_of(node.known.ssds.begin(), node.known.ssds.end(), [&](const auto& ssd) {
-        return std::any_of(found->begin(), found->end(),
-                           [&](const auto& subsystem) { return subsystem.nqn == ssd.subsystem_nqn; });
-    });
+    for (const nvmf::DiscoveredSubsystem& subsystem : *found) {
+        const bool known = std::ranges::any_of(
+            node.known.ssds, [&](const auto& ssd) { return ssd.subsystem_nqn == subsystem.nqn; });
+        if (!known && nvmf::is_ssd_subsystem(subsystem.nqn)) take_spare(node, subsystem);
+    }
     const std::scoped_lock lock(mutex);
-    if (!all && !node.changed)
-        log_warn(
-            "the node at {} has other SSDs than when this daemon started; restart the daemon to use them",
-            node.known.where.address);
-    node.changed = !all;
+    std::set<std::string> gone;
+    for (const daemon::SsdIdentity& ssd : node.known.ssds)
+        if (std::ranges::none_of(*found, [&](const auto& s) { return s.nqn == ssd.subsystem_nqn; }))
+            gone.insert(ssd.subsystem_nqn);
+    node.gone = std::move(gone);
+    std::erase_if(node.not_taken, [&](const auto& ssd) {
+        return std::ranges::none_of(*found,
+                                    [&](const auto& subsystem) { return subsystem.nqn == ssd.first; });
+    });
+}
+
+/// An SSD that the node did not have when gnstord started becomes a spare. Asked again at the next look if it
+/// cannot be used.
+void NodeArray::Impl::take_spare(NodeOfArray& node, const nvmf::DiscoveredSubsystem& subsystem) {
+    const auto take = [&]() -> Result<void> {
+        GN_ASSIGN(const daemon::SsdIdentity ssd, identify(subsystem, node.known.where));
+        GN_ASSIGN(std::shared_ptr<const nvmf::auth::DhchapKey> key, key_of(node.known.where));
+        std::unique_ptr<daemon::NvmfSsdPort> port = port_to(node, ssd, std::move(key));
+        GN_TRY(daemon->add_spare(*port));
+        const std::scoped_lock lock(mutex);
+        ports.push_back(std::move(port));
+        node.known.ssds.push_back(ssd);
+        node.not_taken.erase(subsystem.nqn);
+        return {};
+    };
+    if (const Result<void> taken = take(); !taken.ok()) {
+        const std::scoped_lock lock(mutex);
+        if (node.not_taken.emplace(subsystem.nqn, taken.error().message).second)
+            log_warn("the node at {} has an SSD that cannot be used: {}", node.known.where.address,
+                     taken.error().message);
+        return;
+    }
+    if (const Result<void> written = write_known_file(); !written.ok())
+        log_warn("{}", written.error().message);
 }
 
 void NodeArray::Impl::watch() {
@@ -295,6 +347,7 @@ std::optional<daemon::ClientInfo> NodeArray::client_of(nvme::ClientId client) {
 
 daemon::ArrayInfo NodeArray::inspect() {
     daemon::ArrayInfo info = impl_->daemon->inspect();
+    const std::scoped_lock lock(impl_->mutex);
     for (const auto& node : impl_->nodes) {
         const std::string& where = node->known.where.address;
         if (!node->reachable.load(std::memory_order_relaxed)) {
@@ -307,11 +360,19 @@ daemon::ArrayInfo NodeArray::inspect() {
                 ssd.serves = false;
             }
         }
-        const std::scoped_lock lock(impl_->mutex);
-        if (node->changed)
+        for (daemon::SsdInfo& ssd : info.ssds) {
+            if (!node->gone.contains(ssd.subsystem_nqn) || ssd.slot == daemon::kSpareSlot) continue;
+            ssd.state = "missing";
+            ssd.trouble = fmt::format("its node {} runs, and does not serve it", where);
+            ssd.serves = false;
             info.warnings.push_back(fmt::format(
-                "the node at {} has other SSDs than when gnstord started; restart gnstord to use them",
-                where));
+                "the node at {} no longer serves SSD {}: see the node's log; bring back the SSD's store "
+                "and restart the node, or replace the SSD ('gnstor ssd replace {}')",
+                where, ssd.serial, ssd.slot));
+        }
+        for (const auto& [nqn, why] : node->not_taken)
+            info.warnings.push_back(
+                fmt::format("the node at {} has an SSD that cannot be used: {}", where, why));
     }
     return info;
 }

@@ -7,6 +7,7 @@
 //     slots by UUID;
 //   * the SSDs found are kept in a file: a node that is down when the daemon starts delays it only briefly;
 //     its SSDs keep their slots, and are connected when it comes back;
+//   * an SSD that a node begins to serve later becomes a spare (Manager::add_spare);
 //   * one thread checks about once a second whether each node answers; commands to a node that does not fail
 //     at once, so that it delays nothing else.
 // Threads: control() and inspect() from any.

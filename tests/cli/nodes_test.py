@@ -294,7 +294,7 @@ class Nodes(Programs):
             said = self.cli("up", "--wait", wait_s, code=1).stderr
             if b"did not start to serve in time" not in said:
                 break
-        self.assertIn(b"restart gnstord", said)
+        self.assertIn(b"no longer serves SSD", said)
         late = self.cli("cat", "data")
         self.assertTrue(late.stdout == data, "a command returned other bytes while the node serves one SSD less")
 

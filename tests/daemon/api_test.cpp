@@ -26,6 +26,7 @@ class ApiTest : public ::testing::Test {
         array.authenticate({1});
         InProcessOptions options;
         options.tick = std::chrono::milliseconds(0);
+        options.now_ms = [this] { return now_ms; };
         options.ssd_readings = [](const SsdInfo& ssd) {
             return SsdReadings{
                 {{"reads", ssd.slot + 10}, {"writes", ssd.slot}}, ssd.capacity_blocks * 9 / 10, 80};
@@ -91,7 +92,31 @@ class ApiTest : public ::testing::Test {
              {{"client", 1}, {"name", "v"}, {"capacity_bytes", 1 << 20}, {"any_writer", true}});
     }
 
+    /// The SSD of slot 2 is lost, and a spare takes its place.
+    void replace_an_ssd() {
+        make_volume();
+        send(409, "POST", "/v1/slots/2/replace");
+        send(404, "POST", "/v1/slots/9/replace");
+        send(400, "POST", "/v1/slots/64/replace");
+        array.drives[2]->fault = [](bool) { return Fault::kRefuse; };
+        now_ms += 60'000;
+        EXPECT_EQ(send(404, "POST", "/v1/slots/2/replace").at("error").at("code"), "not_found") << "no spare";
+        ASSERT_TRUE(control->add_spare(spare).ok());
+        send(200, "POST", "/v1/slots/2/replace");
+        EXPECT_EQ(send(200, "GET", "/v1/status").at("rebuild").at("slot"), 2);
+        const json health = send(200, "GET", "/v1/health");
+        EXPECT_TRUE(std::ranges::any_of(health.at("findings"), [](const json& finding) {
+            return finding.at("code") == "GNS_REBUILDING";
+        })) << health.dump();
+        while (control->rebuild_some(16)) {
+        }
+        EXPECT_FALSE(send(200, "GET", "/v1/status").contains("rebuild"));
+    }
+
     ModelArray array{4};
+    ModelFlash empty;  // its UUID, of zeroes, is no other SSD's
+    ModelSsd spare{4, empty};
+    std::uint64_t now_ms = 1'000;
     std::unique_ptr<InProcessControlPlane> control;
     std::unique_ptr<Api> api;
     json document;
@@ -197,6 +222,7 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
             EXPECT_EQ(line.substr(0, line.find_first_of("{ ")), family) << line;
         }
     }
+    replace_an_ssd();
     std::size_t operations = 0;
     for (const auto& [path, methods] : document.at("paths").items()) operations += methods.size();
     std::set<std::string> succeeded;

@@ -147,7 +147,7 @@ TEST_F(ManagerTest, AMissingDriveKeepsItsSlotAndBlocksOnlyChanges) {
     ports.erase(ports.begin() + 1);
     auto started = Manager::start(*store, ports, options, now);
     ASSERT_TRUE(started.ok()) << started.error().message;
-    EXPECT_EQ(started.value()->start_report().warnings.size(), 1u);
+    EXPECT_EQ(started.value()->info(now).warnings.size(), 1u);
     EXPECT_EQ(started.value()->array()->map.version, version);
     EXPECT_TRUE(started.value()->open_volume(a, "v", client::OpenMode::kRead, now).ok());
     expect_error(started.value()->open_volume(a, "v", client::OpenMode::kWrite, now), Errc::kIo,

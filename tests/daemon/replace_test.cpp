@@ -124,6 +124,43 @@ TEST_F(ReplaceTest, NothingIsCopiedBeforeTheMapIsInForce) {
     EXPECT_EQ(state(kLost), "in");
 }
 
+TEST_F(ReplaceTest, AnSsdThatIsFoundWhileTheDaemonRunsIsASpare) {
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd found(9, flash);
+    refuse(kLost);
+    let_pass(kBoundMs + 1'000);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kNotFound, "there is no spare");
+    ASSERT_TRUE(manager->add_spare(found, now).ok());
+    expect_error(manager->add_spare(found, now), Errc::kExists, "already");
+    EXPECT_EQ(manager->info(now).ssds.back().state, "spare");
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    const ArrayInfo info = manager->info(now);
+    EXPECT_EQ(info.ssds.size(), array.flash.size()) << "the lost SSD is shown no more";
+    EXPECT_TRUE(info.warnings.empty());
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+    EXPECT_EQ(flash.volumes.size(), 2u);
+    expect_error(manager->add_spare(*array.drives[0], now), Errc::kExists, "already");
+    EXPECT_TRUE(create(owner, "x").ok());
+}
+
+TEST_F(ReplaceTest, AnSsdOfTheMapOrOfAnotherArrayIsNoSpare) {
+    lose(kLost);
+    ModelSsd back(kLost, *lost);
+    expect_error(manager->add_spare(back, now), Errc::kState, "restart gnstord");
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    flash.term = 1'000;
+    ModelSsd foreign(9, flash);
+    EXPECT_FALSE(manager->add_spare(foreign, now).ok());
+    EXPECT_TRUE(manager->info(now).superseded.empty()) << "a stranger's SSD ends no daemon";
+    foreign.fault = [](bool) { return Fault::kRefuse; };
+    EXPECT_FALSE(manager->add_spare(foreign, now).ok());
+    EXPECT_EQ(manager->info(now).ssds.size(), array.flash.size() + 1)
+        << "with the spare, and the missing one";
+}
+
 TEST_F(ReplaceTest, WithoutRecordsAnSsdThatIsBeingFilledIsNotTakenForWhole) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());

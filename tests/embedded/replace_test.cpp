@@ -60,13 +60,14 @@ class Replace : public ::testing::Test {
         return "";
     }
     /// Blocks [first, first + blocks) get the tag.
-    void write(client::Volume& volume, std::uint32_t first, std::uint32_t blocks, std::uint64_t tag) {
+    void write(client::Client& by, client::Volume& volume, std::uint32_t first, std::uint32_t blocks,
+               std::uint64_t tag) {
         std::vector<std::uint64_t> words(kWordsPerBlock);
         for (std::uint32_t b = first; b < first + blocks; ++b) {
             fill_tagged(simt::self(simt::Lane{}), words.data(), 9, b, 1, tag);
-            ASSERT_EQ(volume.ref().write(simt::self(simt::Lane{}), writer->channel(0).ref(), b, 1,
-                                         words.data(), late()),
-                      nvme::Status::kSuccess)
+            ASSERT_EQ(
+                volume.ref().write(simt::self(simt::Lane{}), by.channel(0).ref(), b, 1, words.data(), late()),
+                nvme::Status::kSuccess)
                 << "block " << b;
         }
     }
@@ -87,6 +88,23 @@ class Replace : public ::testing::Test {
         return failed;
     }
 
+    /// A client that connected when the slot had no SSD uses the one that fills it now.
+    void expect_writes_of(client::Client& client) {
+        client::CreateVolume r;
+        r.name = "late";
+        r.capacity_bytes = std::uint64_t{kBlocks} * nvme::kBlockBytes;
+        r.chunk_bytes = 16384;
+        (void)client.create(r).value();
+        GN_ASSERT_OK(client.refresh_map());
+        GN_ASSERT_OK(client.reclaim());
+        auto volume = client.open("late", client::OpenMode::kWrite).value();
+        write(client, *volume, 0, kBlocks, tag_of(1, 1));
+        GN_ASSERT_OK(volume->release());
+        EXPECT_EQ(expect_tags(client, "late", 9, [](std::uint32_t) { return tag_of(1, 1); }),
+                  std::uint64_t{kBlocks} * 2);
+        count("array_blocks_written_by_an_earlier_client", kBlocks);
+    }
+
     std::filesystem::path folder;
     std::shared_ptr<daemon::MemoryRecordStore> records = std::make_shared<daemon::MemoryRecordStore>();
     std::unique_ptr<EmbeddedArray> array;
@@ -101,13 +119,14 @@ TEST_F(Replace, AnEmptySsdInPlaceOfALostOneIsFilledAndHoldsWhatTheOtherReplicasH
     (void)writer->create(r).value();
     {
         auto volume = writer->open("v", client::OpenMode::kWrite).value();
-        write(*volume, 0, kBlocks / 2, tag_of(0, 1));
+        write(*writer, *volume, 0, kBlocks / 2, tag_of(0, 1));
         GN_ASSERT_OK(volume->release());
     }
     close();
     ASSERT_TRUE(std::filesystem::remove(folder / fmt::format("ssd-{}.store", kLost)));
     open();
     ASSERT_EQ(state(), "missing");
+    const auto early = connect("early");
     const std::uint64_t until = simt::now_ns() + kLongNs;
     Result<void> replaced = array->daemon().replace_ssd(kLost);
     while (!replaced.ok() && replaced.error().code == Errc::kBusy && simt::now_ns() < until) {
@@ -118,10 +137,11 @@ TEST_F(Replace, AnEmptySsdInPlaceOfALostOneIsFilledAndHoldsWhatTheOtherReplicasH
     // A client that connects now writes while the slot is being filled, or just after.
     writer = connect("writer");
     auto volume = writer->open("v", client::OpenMode::kWrite).value();
-    write(*volume, kBlocks / 4, kBlocks / 2, tag_of(0, 2));
+    write(*writer, *volume, kBlocks / 4, kBlocks / 2, tag_of(0, 2));
     ASSERT_TRUE(wait_until_in());
-    write(*volume, kBlocks - 8, 8, tag_of(0, 3));
+    write(*writer, *volume, kBlocks - 8, 8, tag_of(0, 3));
     GN_ASSERT_OK(volume->release());
+    expect_writes_of(*early);
     auto reader = connect("writer");
     const std::uint64_t visited = expect_tags(*reader, "v", 9, [](std::uint32_t b) -> std::uint64_t {
         if (b >= kBlocks - 8) return tag_of(0, 3);

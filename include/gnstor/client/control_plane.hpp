@@ -82,6 +82,12 @@ class ControlPlane {
     virtual Result<ClientAccess> rotate_client(const std::string& name) { return no_clients(name); }
     /// Revokes a client's access. Its volumes stay, and its name and id are not used again. Errors as above.
     virtual Result<void> remove_client(const std::string& name) { return no_clients(name); }
+    /// Gives the slot of a lost SSD to a spare, and has gnstord fill the spare from the other replicas (docs/array.md,
+    /// rule 12). kBusy: the lost SSD may still serve; try again later. kNotFound: no such slot, or no spare. kState,
+    /// kNoSpace, kIo: why it may not be replaced.
+    virtual Result<void> replace_ssd(std::uint32_t slot) {
+        return error(Errc::kUnsupported, "the SSD of slot {} cannot be replaced here; ask gnstord", slot);
+    }
     virtual Result<ArrayView> array() = 0;
     /// Of every SSD that demands authentication; empty: none does.
     virtual Result<std::vector<SsdKeys>> ssd_keys(nvme::ClientId /*client*/) {

@@ -19,8 +19,10 @@ enum Code : std::size_t {
     kUnreadable,
     kSlotDown,
     kStaleStore,
+    kRebuildStuck,
     kFull,
     kDegraded,
+    kRebuilding,
     kMapPending,
     kChangesPending,
     kSsdTrouble,
@@ -46,19 +48,25 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     {"GNS_UNREADABLE", Severity::kError,
      "Reads and writes of chunks whose replicas are all on SSDs that do not serve fail, until these "
      "SSDs serve again.",
-     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names."},
+     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names, and wait for a rebuild."},
     // kSlotDown
     {"GNS_SLOT_DOWN", Severity::kError,
      "Writes to chunks with a replica on this SSD fail; their reads come from other replicas. No "
      "volume can be created or deleted.",
      "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not "
      "run), or bring back its store and restart gnstord. The SSD takes what it missed and serves by "
-     "itself."},
+     "itself. If its data is lost, put an empty SSD in its place and run 'gnstor ssd replace SLOT'."},
     // kStaleStore
     {"GNS_STALE_STORE", Severity::kError,
      "The SSD may lack acknowledged writes, so it is not read and gets no grant. Writes to chunks "
      "with a replica on it fail.",
      "Stop the array, put the newest store of this SSD in place of the copy, and start the array."},
+    // kRebuildStuck
+    {"GNS_REBUILD_STUCK", Severity::kError,
+     "Some blocks that the SSD of this slot is to hold cannot be read on any other SSD. Their reads "
+     "fail with Unrecovered Read Error, until they are written again, and the slot stays rebuilding.",
+     "Write the blocks again, for instance by putting the objects again, or delete the volume that "
+     "GNS_MEDIA_ERRORS and the log of the nodes point at. gnstord then tries these blocks again."},
     // kFull
     {"GNS_FULL", Severity::kError,
      "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
@@ -67,7 +75,12 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     // kDegraded
     {"GNS_DEGRADED", Severity::kWarning,
      "Data can be read. If more SSDs stop serving, some of it may become unreadable until they are back.",
-     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names."},
+     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names, and wait for a rebuild."},
+    // kRebuilding
+    {"GNS_REBUILDING", Severity::kWarning,
+     "The SSD takes every write, and is filled from the other replicas; reads come from them.",
+     "Wait; 'gnstor ssd replace' and 'gnstor status' show how far it is. If it stands still, see the "
+     "other findings."},
     // kMapPending
     {"GNS_MAP_PENDING", Severity::kWarning, "SSDs that have not taken the map refuse reads and writes.",
      "Wait a few seconds. If it lasts, bring back the SSDs that other findings name."},
@@ -106,6 +119,11 @@ bool fills_slot(const SsdInfo& ssd) {
     return ssd.slot != kSpareSlot;
 }
 
+/// Whether reads of its chunks may come from it.
+bool is_read(const SsdInfo& ssd) {
+    return ssd.serves && ssd.state != "rebuilding";
+}
+
 std::uint64_t counter(const SsdInfo& ssd, std::string_view name) {
     for (const auto& [key, value] : ssd.counters)
         if (key == name) return value;
@@ -121,6 +139,7 @@ class Findings {
         // Of an array that another gnstord serves this one knows nothing any more.
         if (!info_.superseded.empty()) return std::move(found_);
         look_at_slots();
+        look_at_rebuild();
         look_at_volumes();
         look_at_changes();
         look_at_room();
@@ -165,8 +184,20 @@ class Findings {
             return ssd.state == "stale" ? ssd.trouble : std::string();
         });
     }
+    void look_at_rebuild() {
+        if (!info_.rebuild) return;
+        const RebuildInfo& r = *info_.rebuild;
+        std::vector<std::string> details;
+        if (!r.refusal.empty()) details.push_back(fmt::format("the last refusal of an SSD: {}", r.refusal));
+        const std::uint64_t percent = r.blocks_total == 0 ? 0 : r.blocks_done * 100 / r.blocks_total;
+        add(kRebuilding, fmt::format("slot {} is being filled: {} %", r.slot, percent), std::move(details));
+        if (r.ranges_stuck != 0)
+            add(kRebuildStuck,
+                fmt::format("ranges of blocks that cannot be copied to slot {}: {}", r.slot, r.ranges_stuck));
+    }
     void look_at_volumes() {
-        if (std::ranges::all_of(info_.ssds, [](const auto& s) { return !fills_slot(s) || s.serves; })) return;
+        if (std::ranges::all_of(info_.ssds, [](const auto& s) { return !fills_slot(s) || is_read(s); }))
+            return;
         std::vector<std::string> unreadable, degraded;
         for (const VolumeReplicas& volume : info_.replicas)
             (may_lack_all_replicas(info_.ssds, volume.replicas) ? unreadable : degraded)
@@ -257,7 +288,7 @@ bool may_lack_all_replicas(const std::vector<SsdInfo>& ssds, std::uint32_t repli
     for (const SsdInfo& ssd : ssds) {
         if (!fills_slot(ssd)) continue;
         domains.insert(ssd.domain);
-        if (ssd.serves) continue;
+        if (is_read(ssd)) continue;
         down_domains.insert(ssd.domain);
         ++down;
     }

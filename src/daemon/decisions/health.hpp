@@ -46,8 +46,8 @@ inline constexpr std::size_t kDetailsMax = 100;  ///< lines of a finding; one mo
 /// "ok", "warning", "error".
 [[nodiscard]] std::string_view name_of(Severity severity);
 
-/// Whether a volume of so many replicas may have chunks with every replica on an SSD that does not serve
-/// (placement.hpp: one replica a failure domain, and more only where there are too few domains).
+/// Whether a volume of so many replicas may have chunks with every replica on an SSD that does not serve, or
+/// is being filled (placement.hpp: one replica a failure domain, and more only where there are too few domains).
 [[nodiscard]] bool may_lack_all_replicas(const std::vector<SsdInfo>& ssds, std::uint32_t replicas);
 
 }  // namespace gnstor::daemon

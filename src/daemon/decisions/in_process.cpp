@@ -171,6 +171,10 @@ Result<void> InProcessControlPlane::replace_ssd(std::uint32_t slot) {
     return replaced;
 }
 
+Result<void> InProcessControlPlane::add_spare(SsdPort& port) {
+    return impl_->with([&](Manager& m) { return m.add_spare(port, impl_->now()); });
+}
+
 bool InProcessControlPlane::rebuild_some(std::uint32_t commands) {
     const std::scoped_lock lock(impl_->mutex);
     return !impl_->suspended && impl_->manager->rebuild_some(commands);

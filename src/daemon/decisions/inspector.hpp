@@ -53,8 +53,8 @@ struct LeaseInfo {
 /// A slot that is being filled from the other replicas.
 struct RebuildInfo {
     std::uint32_t slot = 0;
-    std::uint64_t blocks_total = 0;  ///< blocks of its chunks, whether written or not
-    std::uint64_t blocks_done = 0;
+    std::uint64_t blocks_total = 0;  ///< of all volumes, whether written or not; 0: the copy has not begun
+    std::uint64_t blocks_done = 0;   ///< of them: compared or copied, or not placed on the slot
     std::uint64_t ranges_stuck = 0;  ///< ranges with a block that no other SSD could read at the last attempt
     std::string refusal{};           ///< of the last command that failed; empty: none has
 };

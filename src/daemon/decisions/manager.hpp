@@ -117,6 +117,9 @@ class Manager {
     /// spare is then filled (rebuild_some()). kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
     /// no spare. kState, kNoSpace: why it may not be replaced, or by none of the spares.
     Result<void> replace_ssd(std::uint32_t slot, std::uint64_t now_ms);
+    /// Takes an SSD that was found after the start as a spare. `port` must outlive the Manager. kExists: the SSD is known.
+    /// kState: it has a slot, or belongs to another array; restart gnstord, or format it. kIo, kTimedOut: no answer.
+    Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
     /// Sends up to so many commands of a rebuild. True: there is more to do at once. False: nothing is to be rebuilt, or
     /// an SSD must be waited for; call again about a second later.
     bool rebuild_some(std::uint32_t commands);
@@ -238,6 +241,7 @@ class Manager {
     [[nodiscard]] std::uint32_t rebuilding_slot() const;  ///< kNoSlot: none
     void end_rebuild(std::uint32_t slot);
     [[nodiscard]] std::optional<RebuildInfo> rebuild_info() const;
+    void add_slot_warnings(ArrayInfo& info) const;  // manager_info.cpp
 
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);

@@ -5,6 +5,21 @@
 
 namespace gnstor::daemon {
 
+/// What an operator has to do about slots without an SSD, and may do with SSDs without a slot.
+void Manager::add_slot_warnings(ArrayInfo& info) const {
+    for (const std::uint32_t s : missing_slots())
+        if (older_in(s) == nullptr)
+            info.warnings.push_back(fmt::format(
+                "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is "
+                "back or replaced",
+                s, uuid_text(records_.map.slots[s].ssd_uuid)));
+    for (const Drive& drive : drives_)
+        if (drive.slot == kNoSlot && drive.older.empty() && drive.listed)
+            info.warnings.push_back(
+                fmt::format("SSD {} is a spare: 'gnstor ssd replace' gives it the slot of a lost SSD",
+                            drive.identity.serial));
+}
+
 ArrayInfo Manager::info(std::uint64_t now_ms) const {
     ArrayInfo info;
     info.term = records_.term;
@@ -13,6 +28,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     info.superseded = superseded_;
     info.read_only = read_only();
     info.warnings = report_.warnings;
+    add_slot_warnings(info);
     static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
     for (const Drive& drive : drives_) {
         SsdInfo ssd;

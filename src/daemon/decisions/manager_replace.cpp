@@ -18,12 +18,18 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
     if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
         return error(Errc::kNotFound, "the array has no slot {}; 'gnstor ssd list' shows its slots", slot);
     if (const Drive* older = older_in(slot)) return error(Errc::kState, "{}", older->older);
-    const Drive* drive = drive_in(slot);
-    if (drive != nullptr && drive->serves)
-        return error(
-            Errc::kState,
-            "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
-            drive->identity.serial, slot);
+    Drive* drive = drive_in(slot);
+    if (drive != nullptr && drive->serves) {
+        // It took its last grant, which may be seconds ago. GRANT ASK changes nothing.
+        const Result<std::uint32_t> answer = drive->port->grant_ask(records_.term);
+        if (answer.ok() || answer.error().code == Errc::kState)
+            return error(
+                Errc::kState,
+                "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
+                drive->identity.serial, slot);
+        drive->serves = false;
+        drive->trouble = answer.error().message;
+    }
     const GrantBound& bound = drive != nullptr ? drive->grant : before_start_;
     if (may_hold_grant(bound))
         return error(Errc::kBusy,
@@ -44,8 +50,7 @@ Result<void> Manager::check_donors(std::uint32_t slot) {
         if (other == nullptr || !other->serves)
             return error(Errc::kIo,
                          "the SSD of slot {} does not serve either, and the other replicas of what slot {} "
-                         "held may be "
-                         "on it; bring it back first",
+                         "held may be on it; bring it back first",
                          s, slot);
     }
     for (const auto& [id, record] : records_.volumes)
@@ -82,8 +87,7 @@ Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
             records_.map.slots[other.slot].domain != domain)
             return error(Errc::kState,
                          "SSD {} is on the node of slot {}, which is another failure domain than slot {}: "
-                         "two replicas "
-                         "of a block could be on one node",
+                         "two replicas of a block could be on one node",
                          serial, other.slot, slot);
     GN_ASSIGN(const SsdVolumes listed, spare.port->volume_list(records_.term));
     if (!listed.records.empty() || listed.highest_deleted_epoch != 0)
@@ -116,10 +120,10 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     GN_TRY(check_donors(slot));
     GN_TRY(check_version_left());
     Drive* spare = nullptr;
-    Result<void> why =
-        error(Errc::kNotFound,
-              "there is no spare: an SSD without a slot. Add an empty SSD in place of the lost one and "
-              "start its node, then gnstord, again");
+    Result<void> why = error(
+        Errc::kNotFound,
+        "there is no spare: an SSD without a slot. Put an empty SSD ('gnstor ssd format') in place of the "
+        "lost one, and start its node");
     for (Drive& drive : drives_) {
         if (drive.slot != kNoSlot || !drive.older.empty()) continue;
         why = check_spare(drive, slot);
@@ -135,14 +139,42 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     Change change;
     change.map = map;
     GN_TRY(commit(change));
-    if (Drive* lost = drive_in(slot)) lost->slot = kNoSlot;
     spare->slot = slot;
     for (const auto& [id, record] : records_.volumes)
         if ((record.flags & nvme::kVolumeDeleting) == 0) spare->behind.insert(id);
     log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
              slot, spare->identity.serial, map.version);
+    const SsdUuid filling = spare->identity.uuid;
+    std::erase_if(drives_, [&](const Drive& d) { return d.slot == slot && d.identity.uuid != filling; });
     if (Result<void> active = activate_map(); !active.ok())
         return pending_error(fmt::format("the replacement of the SSD of slot {}", slot), active.error());
+    return {};
+}
+
+Result<void> Manager::add_spare(SsdPort& port, std::uint64_t now_ms) {
+    observe_time(now_ms);
+    GN_TRY(sure());
+    Drive drive{&port, port.identity()};
+    const std::string& serial = drive.identity.serial;
+    for (const Drive& other : drives_)
+        if (other.identity.uuid == drive.identity.uuid)
+            return error(Errc::kExists, "gnstord knows SSD {} already", serial);
+    if (in_map(drive.identity.uuid))
+        return error(Errc::kState,
+                     "SSD {} fills slot {}, but was missing when gnstord started; restart gnstord", serial,
+                     slot_of(drive.identity.uuid));
+    GN_ASSIGN(const SsdVolumes listed, port.volume_list(records_.term));
+    if (listed.term > records_.term)
+        return error(
+            Errc::kState,
+            "SSD {} has seen term {}, and this gnstord has term {}: the SSD belongs to another array; "
+            "format it ('gnstor ssd format') to use it as a spare",
+            serial, listed.term, records_.term);
+    drive.listed = true;
+    drive.admitted = true;
+    drive.known = listed.term != 0;
+    log_info("SSD {} is a spare", serial);
+    drives_.push_back(std::move(drive));
     return {};
 }
 

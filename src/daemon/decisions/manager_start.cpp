@@ -338,16 +338,6 @@ Result<void> Manager::plan_map(Takeover& t) {
     for (const Drive& drive : drives_)
         if (!drive.older.empty() && matched == 0)
             return error(Errc::kState, "there is no SSD that could be read: {}", drive.older);
-    for (const std::uint32_t s : missing_slots())
-        if (older_in(s) == nullptr)
-            report_.warnings.push_back(fmt::format(
-                "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is back", s,
-                uuid_text(records_.map.slots[s].ssd_uuid)));
-    for (const Drive& drive : drives_)
-        if (drive.slot == kNoSlot && drive.older.empty())
-            report_.warnings.push_back(
-                fmt::format("SSD {} is a spare: an SSD gets a slot only while the array has no volume",
-                            drive.identity.serial));
     return {};
 }
 

@@ -207,6 +207,10 @@ void Api::Impl::add_array_operations() {
         for (const SsdInfo& ssd : inspector.inspect().ssds) list.push_back(to_json(ssd));
         return json{{"ssds", list}};
     });
+    routes.add("replaceSsd", [this](const Call& call) -> Result<json> {
+        GN_TRY(control.replace_ssd(std::stoul(call.text("slot"))));
+        return json{{"done", true}};
+    });
     routes.add("getStatus", [this](const Call& call) -> Result<json> {
         GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, volumes(call.caller));
         ArrayInfo info = inspector.inspect();

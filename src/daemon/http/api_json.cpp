@@ -291,6 +291,14 @@ json capacity_to_json(const ArrayInfo& info, const placement::ArrayMap& map) {
     return out;
 }
 
+json to_json(const RebuildInfo& rebuild) {
+    return json{{"slot", rebuild.slot},
+                {"blocks_total", rebuild.blocks_total},
+                {"blocks_done", rebuild.blocks_done},
+                {"ranges_stuck", rebuild.ranges_stuck},
+                {"refusal", rebuild.refusal}};
+}
+
 json status_to_json(const ArrayInfo& info, std::size_t volumes) {
     json leases = json::array();
     for (const LeaseInfo& lease : info.leases)
@@ -300,21 +308,23 @@ json status_to_json(const ArrayInfo& info, std::size_t volumes) {
                           {"client_name", lease.client_name},
                           {"epoch", lease.epoch},
                           {"remaining_ms", lease.remaining_ms}});
-    return json{{"version", build_name()},
-                {"term", info.term},
-                {"map_version", info.map_version},
-                {"map_in_force", info.map_in_force},
-                {"capacity_bytes", info.capacity_blocks * 4096},
-                {"provisioned_bytes", info.provisioned_blocks * 4096},
-                {"volumes", volumes},
-                {"clients", std::ranges::count(info.clients, false, &ClientInfo::removed)},
-                {"ssds", info.ssds.size()},
-                {"pending_changes", info.pending_changes},
-                {"health", name_of(worst_of(health_of(info)))},
-                {"leases", leases},
-                {"warnings", info.warnings},
-                {"read_only", info.read_only},
-                {"superseded", info.superseded}};
+    json out{{"version", build_name()},
+             {"term", info.term},
+             {"map_version", info.map_version},
+             {"map_in_force", info.map_in_force},
+             {"capacity_bytes", info.capacity_blocks * 4096},
+             {"provisioned_bytes", info.provisioned_blocks * 4096},
+             {"volumes", volumes},
+             {"clients", std::ranges::count(info.clients, false, &ClientInfo::removed)},
+             {"ssds", std::ranges::count_if(info.ssds, [](const auto& s) { return s.state != "missing"; })},
+             {"pending_changes", info.pending_changes},
+             {"health", name_of(worst_of(health_of(info)))},
+             {"leases", leases},
+             {"warnings", info.warnings},
+             {"read_only", info.read_only},
+             {"superseded", info.superseded}};
+    if (info.rebuild) out["rebuild"] = to_json(*info.rebuild);
+    return out;
 }
 
 }  // namespace gnstor::daemon

@@ -246,6 +246,11 @@ Result<client::ClientAccess> HttpControlPlane::rotate_client(const std::string& 
     return client_access_from_json(answer);
 }
 
+Result<void> HttpControlPlane::replace_ssd(std::uint32_t slot) {
+    GN_TRY(post(fmt::format("/v1/slots/{}/replace", slot)));
+    return {};
+}
+
 Result<void> HttpControlPlane::remove_client(const std::string& name) {
     GN_TRY(post("/v1/clients/" + escaped(name) + "/remove"));
     return {};
