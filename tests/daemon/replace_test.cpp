@@ -161,6 +161,64 @@ TEST_F(ReplaceTest, AnSsdOfTheMapOrOfAnotherArrayIsNoSpare) {
         << "with the spare, and the missing one";
 }
 
+TEST_F(ReplaceTest, AnEarlierStoreOfTheSsdThatWasFilledIsAnOlderCopy) {
+    // Copied when it had just got the slot, in the middle, and when all was copied but it was not *in* yet.
+    for (const std::uint32_t commands : {0u, 40u, 100'000u})
+        for (const bool restarted : {false, true}) {
+            lose_and_wait(kLost);
+            ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+            const auto before = [&] { return *array.flash[kLost]; };
+            ModelFlash copy = before();
+            for (std::uint32_t i = 0; i < commands && state(kLost) == "rebuilding"; ++i) {
+                copy = before();
+                (void)manager->rebuild_some(1);
+            }
+            if (restarted) {
+                manager.reset();
+                start();
+            }
+            rebuild();
+            ASSERT_EQ(state(kLost), "in");
+            manager.reset();
+            *array.flash[kLost] = copy;
+            start();
+            EXPECT_EQ(state(kLost), "stale") << commands << " commands, restarted " << restarted;
+        }
+}
+
+TEST_F(ReplaceTest, AnSsdThatReconnectsIsFilledFromTheBeginning) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    for (int i = 0; i < 40; ++i) (void)manager->rebuild_some(1);
+    ASSERT_NE(manager->info(now).rebuild->blocks_done, 0u);
+    array.drives[kLost]->reconnected = true;
+    let_pass(4'000);
+    EXPECT_EQ(manager->info(now).rebuild->blocks_done, 0u);
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, AnSsdWithAnOlderStoreIsReplacedLikeALostOne) {
+    const ModelFlash copy = *array.flash[kLost];
+    manager.reset();
+    start();
+    ASSERT_TRUE(create(owner, "x").ok());  // records the terms
+    manager.reset();
+    *array.flash[kLost] = copy;
+    start();
+    ASSERT_EQ(state(kLost), "stale");
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd found(9, flash);
+    ASSERT_TRUE(manager->add_spare(found, now).ok());
+    expect_error(manager->replace_ssd(kLost, now), Errc::kBusy, "may still serve");
+    let_pass(kBoundMs + 1'000);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    EXPECT_TRUE(manager->info(now).warnings.empty());
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
 TEST_F(ReplaceTest, WithoutRecordsAnSsdThatIsBeingFilledIsNotTakenForWhole) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());

@@ -60,7 +60,8 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     {"GNS_STALE_STORE", Severity::kError,
      "The SSD may lack acknowledged writes, so it is not read and gets no grant. Writes to chunks "
      "with a replica on it fail.",
-     "Stop the array, put the newest store of this SSD in place of the copy, and start the array."},
+     "Stop the array, put the newest store of this SSD in place of the copy, and start the array. If that "
+     "store is lost, put an empty SSD in its place and run 'gnstor ssd replace SLOT'."},
     // kRebuildStuck
     {"GNS_REBUILD_STUCK", Severity::kError,
      "Some blocks that the SSD of this slot is to hold cannot be read on any other SSD. Their reads "
@@ -78,7 +79,8 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names, and wait for a rebuild."},
     // kRebuilding
     {"GNS_REBUILDING", Severity::kWarning,
-     "The SSD takes every write, and is filled from the other replicas; reads come from them.",
+     "The SSD takes every write while it serves, and is filled from the other replicas; reads come from "
+     "them.",
      "Wait; 'gnstor ssd replace' and 'gnstor status' show how far it is. If it stands still, see the "
      "other findings."},
     // kMapPending
@@ -190,6 +192,11 @@ class Findings {
         std::vector<std::string> details;
         if (!r.refusal.empty()) details.push_back(fmt::format("the last refusal of an SSD: {}", r.refusal));
         const std::uint64_t percent = r.blocks_total == 0 ? 0 : r.blocks_done * 100 / r.blocks_total;
+        const bool takes = std::ranges::any_of(info_.ssds, [&](const SsdInfo& ssd) {
+            return ssd.slot == r.slot && ssd.state == "rebuilding" && ssd.serves;
+        });
+        if (!takes)
+            details.insert(details.begin(), "nothing is copied while the SSD of this slot does not serve");
         add(kRebuilding, fmt::format("slot {} is being filled: {} %", r.slot, percent), std::move(details));
         if (r.ranges_stuck != 0)
             add(kRebuildStuck,

@@ -185,7 +185,7 @@ ArrayInfo InProcessControlPlane::inspect() {
     ArrayInfo info = impl_->manager->info(impl_->now());
     if (impl_->options.ssd_readings)
         for (SsdInfo& ssd : info.ssds)
-            if (ssd.slot != kSpareSlot && ssd.state != "missing")
+            if (ssd.slot != kSpareSlot && ssd.state != "missing" && ssd.state != "stale")
                 static_cast<SsdReadings&>(ssd) = impl_->options.ssd_readings(ssd);
     if (impl_->options.ssd_firmware)
         for (SsdInfo& ssd : info.ssds) ssd.firmware = impl_->options.ssd_firmware(ssd);

@@ -287,6 +287,8 @@ class Manager {
     std::vector<Drive> drives_;
     std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
     std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
+    /// Of rebuild_, when all is copied: the term that the SSD takes before it becomes *in*. 0: not yet.
+    std::uint64_t filled_term_ = 0;
     bool map_in_force_ = false;          ///< every drive confirmed the map when last asked
     nvme::MapVersion told_ = 0;          ///< the newest version that has been in force: clients may have it
     std::uint64_t granted_ms_ = 0;       ///< when the SSDs last got their grants

@@ -42,7 +42,8 @@ void Manager::check_age(Drive& drive, std::uint64_t term) {
 void Manager::set_older(Drive& drive, const std::string& why) {
     drive.older = fmt::format(
         "the store of SSD {} is an older copy of itself ({}): it lacks what was written since and is not "
-        "read; stop the array and put its newest store back, or copy the volumes to a new array",
+        "read; stop the array and put its newest store back. If that is lost, put an empty one in its place, and "
+        "run 'gnstor ssd replace'",
         drive.identity.serial, why);
     drive.trouble = drive.older;
     drive.older_slot = drive.slot;
@@ -172,6 +173,8 @@ Result<void> Manager::admit(Drive& drive) {
         drive.admitted = true;
         drive.taken = 0;  // it may have restarted, and lost the terms that it does not store
         drive.hosts.reset();
+        // What was copied to it may be gone with another store.
+        if (drive.slot != kNoSlot && drive.slot == rebuilding_slot()) rebuild_.reset();
         check_age(drive, listed.term);
     }
     if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);

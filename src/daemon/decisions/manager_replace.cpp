@@ -17,8 +17,8 @@ namespace gnstor::daemon {
 Result<void> Manager::check_lost(std::uint32_t slot) {
     if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
         return error(Errc::kNotFound, "the array has no slot {}; 'gnstor ssd list' shows its slots", slot);
-    if (const Drive* older = older_in(slot)) return error(Errc::kState, "{}", older->older);
     Drive* drive = drive_in(slot);
+    const Drive* older = older_in(slot);  // sent nothing since it was found to be older
     if (drive != nullptr && drive->serves) {
         // It took its last grant, which may be seconds ago. GRANT ASK changes nothing.
         const Result<std::uint32_t> answer = drive->port->grant_ask(records_.term);
@@ -30,7 +30,9 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
         drive->serves = false;
         drive->trouble = answer.error().message;
     }
-    const GrantBound& bound = drive != nullptr ? drive->grant : before_start_;
+    const GrantBound& bound = drive != nullptr   ? drive->grant
+                              : older != nullptr ? older->grant
+                                                 : before_start_;
     if (may_hold_grant(bound))
         return error(Errc::kBusy,
                      "the SSD of slot {} may still serve, as its grant has not ended; try again in {} s",
@@ -145,7 +147,11 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
              slot, spare->identity.serial, map.version);
     const SsdUuid filling = spare->identity.uuid;
-    std::erase_if(drives_, [&](const Drive& d) { return d.slot == slot && d.identity.uuid != filling; });
+    std::erase_if(drives_, [&](const Drive& d) {
+        const bool replaced = d.slot == slot || (!d.older.empty() && d.older_slot == slot);
+        if (replaced && !d.older.empty()) std::erase(report_.warnings, d.older);
+        return replaced && d.identity.uuid != filling;
+    });
     if (Result<void> active = activate_map(); !active.ok())
         return pending_error(fmt::format("the replacement of the SSD of slot {}", slot), active.error());
     return {};
@@ -202,6 +208,7 @@ bool Manager::rebuild_some(std::uint32_t commands) {
         for (const auto& [id, record] : records_.volumes)
             if ((record.flags & nvme::kVolumeDeleting) == 0) volumes.push_back(record);
         rebuild_.emplace(records_.map, slot, volumes);
+        filled_term_ = 0;
     }
     std::vector<SsdPort*> ports(records_.map.slot_count, nullptr);
     for (const Drive& drive : drives_)
@@ -223,13 +230,29 @@ bool Manager::rebuild_some(std::uint32_t commands) {
     return true;
 }
 
-/// If the change cannot be stored, the rebuild stays, and is asked again.
+/// A copy of the SSD's store that was taken before it was filled must be known as older (manager_older_ssd.cpp): so
+/// the SSD stores a term that none of these copies has, and the change to *in* records it. As long as the SSD has not
+/// taken the term, or a change cannot be stored, the rebuild stays, and this is called again.
 void Manager::end_rebuild(std::uint32_t slot) {
+    if (filled_term_ == 0) {
+        const std::uint64_t before = records_.term;
+        if (records_.term < nvme::kTermOfDriveMost) {
+            raise_term();
+            if (records_.term == before) return;
+        }
+        filled_term_ = records_.term;
+        (void)activate_map().ok();  // if this fails, tick() retries it
+    }
+    const Drive* filled = drive_in(slot);
+    if (!rebuild_ ||  // the SSD has reconnected: the copy begins again
+        filled == nullptr || filled->taken != records_.term)
+        return;
     placement::ArrayMap map = records_.map;
     map.version += 1;
     map.slots[slot].state = placement::SlotState::kIn;
     Change change;
     change.map = map;
+    put_taken(change);
     if (!commit(change).ok()) return;
     const RebuildProgress p = rebuild_->progress();
     log_info("slot {} is filled: {} of {} blocks were copied (map {})", slot, p.blocks_copied, p.blocks_total,
