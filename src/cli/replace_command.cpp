@@ -51,8 +51,14 @@ Result<void> watch(const Context& c, const ReplaceOptions& o) {
     std::uint64_t newest = 0;
     auto moved = Clock::now();
     for (;;) {
-        GN_ASSIGN(const json status, c.control().get("/v1/status"));
-        const json rebuild = status.value("rebuild", json::object());
+        const bool patient = Clock::now() - moved <= std::chrono::seconds(o.patience_s);
+        const Result<json> status = c.control().get("/v1/status");
+        if (!status.ok() && !patient) return status.error();
+        if (!status.ok()) {  // gnstord may be starting again, and then continues
+            std::this_thread::sleep_for(kLook);
+            continue;
+        }
+        const json rebuild = status->value("rebuild", json::object());
         if (rebuild.value("slot", ~0u) != o.slot) {
             GN_ASSIGN(const std::string state, state_of(c, o.slot));
             if (state == "in") return {};
@@ -62,11 +68,10 @@ Result<void> watch(const Context& c, const ReplaceOptions& o) {
         }
         const auto done = rebuild.at("blocks_done").get<std::uint64_t>();
         const auto total = rebuild.at("blocks_total").get<std::uint64_t>();
-        if (done > newest) {
+        if (done != newest) {  // less than before: it has begun again
             newest = done;
             moved = Clock::now();
-        }
-        if (Clock::now() - moved > std::chrono::seconds(o.patience_s))
+        } else if (!patient)
             return error(
                 Errc::kTimedOut,
                 "nothing was copied to slot {} for {} s{}; gnstord goes on trying: 'gnstor health' says "

@@ -121,12 +121,12 @@ Result<void> Client::Impl::open_sessions() {
             sessions.push_back(std::make_unique<SsdSession>(nic, slot, identity, host_id,
                                                             options.keep_alive_ms, options.channels + 1));
     GN_TRY(fill_sessions(now));
+    for (const auto& session : sessions)
+        if (!session->ssd())
+            lost.fetch_or(session->bit());  // gnstord has not found its SSD, and says so itself
     Reopening reopen(control, identity.id);
     for (const auto& session : sessions) {
-        if (!session->ssd()) {
-            lost.fetch_or(session->bit());  // gnstord has not found its SSD, and says so itself
-            continue;
-        }
+        if (!session->ssd()) continue;
         if (const auto opened = reopen(*session); !opened.ok()) GN_TRY(do_without(*session, opened.error()));
     }
     return {};
@@ -368,6 +368,9 @@ void Client::Impl::settle_host_channel() {
 }
 
 Result<void> Client::reclaim() {
+    // Which SSD fills which slot may have changed. Without gnstord what is known has to do.
+    if (const auto map = impl_->refresh_map(); !map.ok())
+        log_warn("client {} could not ask for the array map: {}", impl_->identity.name, map.error().message);
     Impl::Reclaimed reclaimed;
     Reopening reopen(impl_->control, impl_->identity.id);
     std::uint64_t reopened = 0;
@@ -397,7 +400,7 @@ Result<void> Client::refresh_map() {
 Result<bool> Client::Impl::refresh_map() {
     const std::lock_guard lock(maps);
     GN_ASSIGN(ArrayView now, control.array());
-    if (now.map.version <= views.back().map.version) return false;
+    if (now.map.version < views.back().map.version) return false;
     GN_ASSIGN(const std::uint64_t others, fill_sessions(now));
     for (const auto& session : sessions) {
         if ((others & session->bit()) == 0) continue;
@@ -406,6 +409,7 @@ Result<bool> Client::Impl::refresh_map() {
                  session->name(), session->slot(), identity.name);
         disconnect_queues(*session);
     }
+    if (now.map.version == views.back().map.version) return false;
     GN_TRY(lane_map.publish(now.map));
     GN_TRY(host_map.publish(now.map));
     views.push_back(std::move(now));

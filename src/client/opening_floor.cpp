@@ -89,14 +89,19 @@ bool OpeningFloor::is_settled() {
 }
 
 bool OpeningFloor::publish(Clock::time_point now, std::size_t sessions,
-                           const std::function<bool(std::size_t)>& reachable, const Tell& tell) {
+                           const std::function<std::uint64_t(std::size_t)>& association, const Tell& tell) {
     sessions_.resize(sessions);
     const std::uint64_t floor = floor_.load(std::memory_order_relaxed);
     if (now < next_) return true;
     bool many = false, told = false;
     for (std::size_t i = 0; i < sessions; ++i) {
         Session& session = sessions_[i];
-        if (session.told >= floor || now < session.next || !reachable(i)) continue;
+        const std::uint64_t present = association(i);
+        if (present != 0 && present != session.association) {
+            session.association = present;
+            session.told = 0;
+        }
+        if (session.told >= floor || now < session.next || present == 0) continue;
         const Result<nvme::Completion> answer = tell(i, floor);
         // Another opening has the volume; SSDs refuse this one's commands without further action.
         if (answer.ok() && answer->result() == nvme::Status::kStaleEpoch) return false;

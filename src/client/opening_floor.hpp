@@ -72,10 +72,11 @@ class OpeningFloor {
     [[nodiscard]] bool is_held() const { return in_doubt_.load(std::memory_order_relaxed) != 0; }
 
     using Tell = std::function<Result<nvme::Completion>(std::size_t session, std::uint64_t floor)>;
-    /// If it is time, sends the floor to the sessions that know an older one and are `reachable`. False: the
-    /// epoch is over, nothing is left to send. One thread, which need not be look()'s.
+    /// If it is time, sends the floor to the sessions that know an older one. `association`: number of the session's
+    /// present one, which need not know what an earlier one was told; 0: it is not reachable. False: the epoch is
+    /// over, nothing is left to send. One thread, which need not be look()'s.
     bool publish(Clock::time_point now, std::size_t sessions,
-                 const std::function<bool(std::size_t)>& reachable, const Tell& tell);
+                 const std::function<std::uint64_t(std::size_t)>& association, const Tell& tell);
 
     /// Begins the next epoch of the same opening: sequences continue, and all taken so far count as resolved,
     /// because none belongs to the new epoch. Call with no write in flight and no thread in look() or
@@ -84,7 +85,7 @@ class OpeningFloor {
 
   private:
     struct Session {
-        std::uint64_t told = 0;
+        std::uint64_t association = 0, told = 0;
         Clock::time_point next{};  ///< no send before
     };
     /// Offset; the counter before it, which all lanes write, has its own cache lines.

@@ -65,7 +65,12 @@ Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
 
 Result<void> SsdSession::keep_alive() {
     GN_ASSIGN(const auto host, this->host());
-    return host->keep_alive();
+    Result<void> kept = host->keep_alive();
+    const std::lock_guard lock(mutex_);
+    if (host_ == host) return kept;
+    // Meanwhile another association, perhaps with another SSD, took its place: the answer says nothing of that.
+    if (host_ != nullptr && host_->connected()) return {};
+    return error(Errc::kState, "the association with the SSD of slot {} has ended", slot_);
 }
 
 bool SsdSession::alive() {
@@ -125,6 +130,7 @@ Result<void> SsdSession::reopen() {
         return error(Errc::kBusy, "another SSD has taken the place of {}; reclaim() again",
                      ssd->subsystem_nqn);
     host_ = std::move(fresh);
+    associations_.fetch_add(1, std::memory_order_relaxed);  // a number that orders nothing
     return {};
 }
 
@@ -146,7 +152,11 @@ Result<void> SsdSession::connect_queue(gnor::Channel& channel, std::uint16_t que
             [&](const nvme::Command& command, std::span<std::byte> buffer) {
                 return channel.execute_from_host(slot_, command, {}, kConnectTimeoutMs, buffer);
             }};
-    return host->authenticate_queue(queue, answer, commands);
+    GN_TRY(host->authenticate_queue(queue, answer, commands));
+    const std::lock_guard lock(mutex_);
+    if (host_ != host)
+        return error(Errc::kBusy, "another SSD has taken slot {} meanwhile; reclaim() again", slot_);
+    return {};
 }
 
 }  // namespace gnstor::client

@@ -11,6 +11,7 @@
 #include "gnor/channel.hpp"
 #include "nvmf/host/host.hpp"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -49,6 +50,8 @@ class SsdSession {
     [[nodiscard]] std::uint64_t bit() const { return 1ull << slot_; }
     /// nullopt: gnstord knows of no SSD in this slot.
     [[nodiscard]] std::optional<SsdAddress> ssd() const;
+    /// Number of associations so far: what an SSD was told in an earlier one, the next one may not know.
+    [[nodiscard]] std::uint64_t associations() const { return associations_.load(std::memory_order_relaxed); }
     /// The SSD's NQN, for messages; without an SSD it names the slot.
     [[nodiscard]] std::string name() const;
     /// Of its node's NIC; empty: there is no SSD.
@@ -65,6 +68,7 @@ class SsdSession {
     nvmf::HostOptions options_;  ///< for each association, but for the SSD's address
     [[nodiscard]] Result<std::shared_ptr<nvmf::HostController>> host() const;
 
+    std::atomic<std::uint64_t> associations_{0};
     mutable std::mutex mutex_;  ///< guards the members below
     std::optional<SsdAddress> ssd_;
     std::shared_ptr<nvmf::HostController> host_;  ///< null before the first reopen() and after a failed one

@@ -151,7 +151,7 @@ void Volume::Impl::publish_floor_periodically() {
         const auto& sessions = client->sessions;
         const bool continues = floor->publish(
             OpeningFloor::Clock::now(), sessions.size(),
-            [&](std::size_t i) { return !client->is_lost(*sessions[i]); },
+            [&](std::size_t i) { return client->is_lost(*sessions[i]) ? 0 : sessions[i]->associations(); },
             [&](std::size_t i, std::uint64_t to) {
                 return sessions[i]->tell_floor(record.geometry.volume, epoch.load(std::memory_order_relaxed),
                                                to);

@@ -297,9 +297,11 @@ void NodeArray::Impl::take_spare(NodeOfArray& node, const nvmf::DiscoveredSubsys
     };
     if (const Result<void> taken = take(); !taken.ok()) {
         const std::scoped_lock lock(mutex);
-        if (node.not_taken.emplace(subsystem.nqn, taken.error().message).second)
+        std::string& told = node.not_taken[subsystem.nqn];
+        if (told != taken.error().message)
             log_warn("the node at {} has an SSD that cannot be used: {}", node.known.where.address,
                      taken.error().message);
+        told = taken.error().message;
         return;
     }
     if (const Result<void> written = write_known_file(); !written.ok())

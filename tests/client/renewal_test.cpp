@@ -144,11 +144,11 @@ TEST_F(Renewal, ARenewalWhoseAnswerIsLostIsRepeated) {
 /// What publish() asks SSDs, and what they say.
 struct Ssds {
     std::vector<Status> say;
-    std::vector<std::uint64_t> told;
-    explicit Ssds(std::size_t n) : say(n, Status::kSuccess), told(n) {}
+    std::vector<std::uint64_t> told, associations;
+    explicit Ssds(std::size_t n) : say(n, Status::kSuccess), told(n), associations(n, 1) {}
     bool publish(OpeningFloor& floor, OpeningFloor::Clock::time_point now) {
         return floor.publish(
-            now, say.size(), [](std::size_t) { return true; },
+            now, say.size(), [&](std::size_t i) { return associations[i]; },
             [&](std::size_t i, std::uint64_t to) -> Result<nvme::Completion> {
                 nvme::Completion answer{};
                 answer.set_result(say[i]);
@@ -189,6 +189,26 @@ TEST(OpeningFloorTells, EverySsdOfTheFloorAndRepeatsItForSsdsThatDidNotAccept) {
     EXPECT_FALSE(ssds.publish(*floor, now)) << "another opening has the volume";
 }
 
+TEST(OpeningFloorTells, AnSsdAgainAfterEachNewAssociation) {
+    auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
+    Ssds ssds(2);
+    auto now = OpeningFloor::Clock::now();
+    carry_out(*floor, 10);
+    const std::uint64_t to = floor->look().value();
+    EXPECT_TRUE(ssds.publish(*floor, now));
+    ssds.told = {0, 0};
+    ssds.associations[1] = 2;  // perhaps another SSD, which fills the slot now
+    now += OpeningFloor::kPeriod;
+    EXPECT_TRUE(ssds.publish(*floor, now));
+    EXPECT_EQ(ssds.told, (std::vector<std::uint64_t>{0, to}));
+    ssds.associations[1] = 0;  // not reachable
+    carry_out(*floor, 10);
+    (void)floor->look().value();
+    now += OpeningFloor::kPeriod;
+    EXPECT_TRUE(ssds.publish(*floor, now));
+    EXPECT_EQ(ssds.told, (std::vector<std::uint64_t>{to + 10, to}));
+}
+
 TEST(OpeningFloorTells, AnSsdThatHangsDoesNotBlockThreadsThatReadTheFloor) {
     auto floor = OpeningFloor::create(simt::LanesKind::kCpu).value();
     std::binary_semaphore asked{0}, go{0};
@@ -196,7 +216,7 @@ TEST(OpeningFloorTells, AnSsdThatHangsDoesNotBlockThreadsThatReadTheFloor) {
     (void)floor->look().value();
     std::thread telling([&] {
         (void)floor->publish(
-            OpeningFloor::Clock::now(), 1, [](std::size_t) { return true; },
+            OpeningFloor::Clock::now(), 1, [](std::size_t) { return 1; },
             [&](std::size_t, std::uint64_t) -> Result<nvme::Completion> {
                 asked.release();
                 go.acquire();

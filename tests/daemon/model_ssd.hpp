@@ -30,6 +30,7 @@ struct ModelFlash {
     std::map<nvme::VolumeId, nvme::Epoch> purged;       ///< last epoch of earlier lives
     std::map<std::uint32_t, placement::ArrayMap> maps;  ///< every version ever seen
     std::uint32_t map_version = 0;
+    bool tells_map = true;  ///< false: its firmware does not know MAP GET
     std::size_t max_volumes = 1024;
     std::shared_ptr<const nvmf::auth::DhchapKey> node_key;  ///< null: its node authenticates nobody
     std::vector<std::string> violations;
@@ -72,6 +73,7 @@ class ModelSsd final : public SsdPort {
             for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
             for (const auto& [id, epoch] : flash_.purged)
                 list.highest_deleted_epoch = std::max(list.highest_deleted_epoch, epoch);
+            if (flash_.tells_map && !flash_.maps.empty()) list.newest_map = flash_.maps.rbegin()->second;
             if (!flash_.maps.empty())
                 for (const placement::Slot& slot : flash_.maps.rbegin()->second.slots)
                     if (std::memcmp(slot.ssd_uuid, flash_.uuid.data(), flash_.uuid.size()) == 0)

@@ -186,6 +186,41 @@ TEST_F(ReplaceTest, AnEarlierStoreOfTheSsdThatWasFilledIsAnOlderCopy) {
         }
 }
 
+TEST_F(ReplaceTest, AskedAgainItChangesNothingWhileTheNewSsdAnswers) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    const std::uint32_t given = version();
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd another(9, flash);
+    ASSERT_TRUE(manager->add_spare(another, now).ok());
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
+    EXPECT_EQ(version(), given);
+    refuse(kLost);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kBusy, "may still serve");
+    let_pass(kBoundMs + 1'000);
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok()) << "the new SSD is lost, too";
+    EXPECT_EQ(version(), given + 1);
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+    EXPECT_EQ(flash.volumes.size(), 2u);
+}
+
+TEST_F(ReplaceTest, ASpareOnTheNodeOfAnotherFailureDomainIsRefused) {
+    const auto on_nodes = [&](const char* of_the_spare) {
+        manager.reset();
+        for (std::uint32_t s = 0; s < 4; ++s) array.flash[s]->node = fmt::format("node-{}", s);
+        array.flash[kLost]->node = of_the_spare;
+        start();
+        let_pass(kBoundMs + 1'000);
+    };
+    lose(kLost);
+    on_nodes("node-0");
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "another failure domain");
+    on_nodes("node-9");
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
+}
+
 TEST_F(ReplaceTest, AnSsdThatReconnectsIsFilledFromTheBeginning) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
@@ -224,8 +259,56 @@ TEST_F(ReplaceTest, WithoutRecordsAnSsdThatIsBeingFilledIsNotTakenForWhole) {
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
     manager.reset();
     lose_store();
+    for (auto& flash : array.flash) flash->tells_map = false;
     array.boot();
     expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "was being filled");
+    for (auto& flash : array.flash) flash->tells_map = true;
+    start();
+    EXPECT_EQ(state(kLost), "rebuilding");
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, AnSsdThatWasReplacedDoesNotGetItsSlotBack) {
+    for (const bool lost_records : {false, true}) {
+        auto backup = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
+        lose_and_wait(kLost);
+        ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+        rebuild();
+        ASSERT_EQ(state(kLost), "in");
+        const SsdInfo filled = manager->info(now).ssds[kLost];
+        manager.reset();
+        if (lost_records)
+            lose_store();
+        else
+            store = std::move(backup);
+        // The SSD that fills the slot is away, and the replaced one is in its place.
+        std::swap(array.flash[kLost], lost);
+        array.boot();
+        auto started = Manager::start(*store, array.ports(), options, now);
+        if (lost_records) {
+            expect_error(started, Errc::kState, "is not here");
+        } else {
+            ASSERT_TRUE(started.ok()) << started.error().message;
+            for (const SsdInfo& ssd : started.value()->info(now).ssds)
+                EXPECT_EQ(ssd.state, ssd.slot == kLost ? "missing" : ssd.slot == kSpareSlot ? "spare" : "in");
+        }
+        // Both are there.
+        started = error(Errc::kState, "none");
+        array.boot();
+        std::swap(array.flash[kLost], lost);
+        array.boot();
+        auto ports = array.ports();
+        ModelSsd back(9, *lost);
+        ports.push_back(&back);
+        started = Manager::start(*store, ports, options, now);
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        EXPECT_EQ(started.value()->info(now).ssds[kLost].uuid, filled.uuid);
+        EXPECT_EQ(started.value()->info(now).ssds.back().state, "spare");
+        started = error(Errc::kState, "none");
+        start();
+        ASSERT_EQ(state(kLost), "in");
+    }
 }
 
 TEST_F(ReplaceTest, ASilentDonorOrTargetDelaysTheRebuildAndDoesNotEndIt) {

@@ -145,6 +145,25 @@ TEST_F(Permission, TheVolumeListIsReadInPieces) {
     EXPECT_EQ(rig.admin(c, small).status, Status::kInvalidField);
 }
 
+TEST_F(Permission, MapGetReturnsTheNewestMapAndItsSlotUnderAnyTermToTheDaemonAlone) {
+    nvme::Command c = rig.admin_command(AdminOpcode::kMapGet);
+    Block data(sizeof(nvme::MapSet));
+    ASSERT_EQ(rig.admin(c, data).status, Status::kSuccess);
+    nvme::MapSet before{}, after{};
+    std::memcpy(&before, data.data(), sizeof(before));
+    EXPECT_EQ(before.map.version, 0u) << "it has none yet";
+    const nvme::MapSet set = make_map(5, 2);
+    ASSERT_EQ(rig.set_map(set), Status::kSuccess);
+    c.cdw14 = c.cdw15 = 0;
+    ASSERT_EQ(rig.admin(c, data).status, Status::kSuccess);
+    std::memcpy(&after, data.data(), sizeof(after));
+    EXPECT_EQ(after.slot, set.slot);
+    EXPECT_EQ(std::memcmp(&after.map, &set.map, sizeof(set.map)), 0);
+    Block small(16);
+    EXPECT_EQ(rig.admin(c, small).status, Status::kDataSglLengthInvalid);
+    EXPECT_EQ(rig.admin(c, data, {}).status, Status::kAccessDenied);
+}
+
 TEST_F(Permission, TheVolumeListStatesTheHighestEpochOfDeletedVolumes) {
     nvme::Command c = rig.admin_command(AdminOpcode::kVolumeList);
     Block data(sizeof(nvme::VolumeListHeader));

@@ -95,7 +95,6 @@ class Replace : public ::testing::Test {
         r.capacity_bytes = std::uint64_t{kBlocks} * nvme::kBlockBytes;
         r.chunk_bytes = 16384;
         (void)client.create(r).value();
-        GN_ASSERT_OK(client.refresh_map());
         GN_ASSERT_OK(client.reclaim());
         auto volume = client.open("late", client::OpenMode::kWrite).value();
         write(client, *volume, 0, kBlocks, tag_of(1, 1));

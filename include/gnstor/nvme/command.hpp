@@ -53,6 +53,7 @@ enum class AdminOpcode : std::uint8_t {
     kClean = 0xD8,
     kDelta = 0xDA,
     kHostSet = 0xDD,
+    kMapGet = 0xDE,
 };
 
 /// SGL descriptor type and sub type, one byte (Base 2.0, figures 113 to 119).

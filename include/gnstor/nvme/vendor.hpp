@@ -17,6 +17,8 @@
 //                  drive; a VID may be used again with a higher epoch.
 //   MAP SET        data MapSet. Activates a map behind a barrier; grants service for `grant_ms` (0: without
 //                  end). CDW10 is the nonce of a GRANT ASK (fencing.hpp, also for terms).
+//   MAP GET        returns MapSet: the newest map that this drive has stored, and the slot that it then filled;
+//                  version 0: none. Answered under any term and raises none.
 //   HOST SET       data HostSetPage (host_set.hpp): which clients have which generation of their key. The
 //                  target in front of the drive takes it; no drive sees it.
 //   FLOOR          CDW10 VID, CDW11 epoch, CDW12-13 floor. All sequences of the epoch up to the floor are

@@ -64,10 +64,11 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "store is lost, put an empty SSD in its place and run 'gnstor ssd replace SLOT'."},
     // kRebuildStuck
     {"GNS_REBUILD_STUCK", Severity::kError,
-     "Some blocks that the SSD of this slot is to hold cannot be read on any other SSD. Their reads "
-     "fail with Unrecovered Read Error, until they are written again, and the slot stays rebuilding.",
-     "Write the blocks again, for instance by putting the objects again, or delete the volume that "
-     "GNS_MEDIA_ERRORS and the log of the nodes point at. gnstord then tries these blocks again."},
+     "The slot stays rebuilding, because some of its blocks are not copied: no other SSD can read them "
+     "(then their reads fail with Unrecovered Read Error, too), or the SSD of the slot refuses them.",
+     "gnstord tries these blocks again and again. If the last refusal is Unrecovered Read Error, write "
+     "the blocks again, for instance by putting again the objects that cannot be read. If it is Capacity "
+     "Exceeded, make room."},
     // kFull
     {"GNS_FULL", Severity::kError,
      "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
@@ -200,7 +201,8 @@ class Findings {
         add(kRebuilding, fmt::format("slot {} is being filled: {} %", r.slot, percent), std::move(details));
         if (r.ranges_stuck != 0)
             add(kRebuildStuck,
-                fmt::format("ranges of blocks that cannot be copied to slot {}: {}", r.slot, r.ranges_stuck));
+                fmt::format("ranges of blocks that cannot be copied to slot {}: {}; the last refusal: {}",
+                            r.slot, r.ranges_stuck, r.refusal));
     }
     void look_at_volumes() {
         if (std::ranges::all_of(info_.ssds, [](const auto& s) { return !fills_slot(s) || is_read(s); }))

@@ -12,8 +12,9 @@ namespace gnstor::daemon {
 
 namespace {
 
-/// A rebuild holds the mutex for so many commands at a time, then leaves it to requests.
-constexpr std::uint32_t kCopyBurst = 32;
+/// A rebuild holds the mutex for about so long, and for at least so many commands, then leaves it to requests.
+constexpr std::chrono::milliseconds kCopyBurst{20};
+constexpr std::uint32_t kCopyCommands = 4;
 constexpr std::chrono::microseconds kCopyPause{500};
 
 }  // namespace
@@ -57,11 +58,18 @@ struct InProcessControlPlane::Impl {
         }
         return report;
     }
+    /// True: there is more to copy at once.
+    bool copy_burst() {
+        const auto until = std::chrono::steady_clock::now() + kCopyBurst;
+        bool more = true;
+        while (more && std::chrono::steady_clock::now() < until) more = manager->rebuild_some(kCopyCommands);
+        return more;
+    }
     void run_ticker() {
         std::unique_lock lock(mutex);
         auto next = std::chrono::steady_clock::now() + options.tick;
         while (!stopping) {
-            const bool copies = !suspended && manager->rebuild_some(kCopyBurst);
+            const bool copies = !suspended && copy_burst();
             const auto until = copies ? std::chrono::steady_clock::now() + kCopyPause : next;
             wake.wait_until(lock, std::min(until, next), [this] { return stopping; });
             if (std::chrono::steady_clock::now() < next) continue;
@@ -166,9 +174,7 @@ Result<void> InProcessControlPlane::check_none_missing(const std::string& refuse
 }
 
 Result<void> InProcessControlPlane::replace_ssd(std::uint32_t slot) {
-    Result<void> replaced = impl_->with([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
-    impl_->wake.notify_all();
-    return replaced;
+    return impl_->with([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
 }
 
 Result<void> InProcessControlPlane::add_spare(SsdPort& port) {

@@ -55,8 +55,9 @@ struct RebuildInfo {
     std::uint32_t slot = 0;
     std::uint64_t blocks_total = 0;  ///< of all volumes, whether written or not; 0: the copy has not begun
     std::uint64_t blocks_done = 0;   ///< of them: compared or copied, or not placed on the slot
-    std::uint64_t ranges_stuck = 0;  ///< ranges with a block that no other SSD could read at the last attempt
-    std::string refusal{};           ///< of the last command that failed; empty: none has
+    std::uint64_t ranges_stuck =
+        0;                  ///< ranges that a donor could not read, or the SSD refused, at the last attempt
+    std::string refusal{};  ///< of the last command that failed; empty: none has
 };
 
 struct VolumeReplicas {

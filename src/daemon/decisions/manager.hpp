@@ -114,7 +114,7 @@ class Manager {
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
     /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain. The
-    /// spare is then filled (rebuild_some()). kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
+    /// spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
     /// no spare. kState, kNoSpace: why it may not be replaced, or by none of the spares.
     Result<void> replace_ssd(std::uint32_t slot, std::uint64_t now_ms);
     /// Takes an SSD that was found after the start as a spare. `port` must outlive the Manager. kExists: the SSD is known.
@@ -171,8 +171,10 @@ class Manager {
     [[nodiscard]] Result<std::uint64_t> next_term(const Takeover& t);
     Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
     [[nodiscard]] Result<void> check_none_is_new(const Takeover& t) const;
+    void adopt_map(Takeover& t);
     Result<void> merge_records(Takeover& t);
     Result<void> plan_map(Takeover& t);
+    [[nodiscard]] Result<void> check_all_here(const Takeover& t) const;
     Result<void> map_from_ports(Takeover& t, std::uint32_t version);
     [[nodiscard]] Result<void> label_domains(placement::ArrayMap& map) const;
     void learn_clients(Takeover& t);
@@ -207,6 +209,7 @@ class Manager {
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
+    void take_slots_again();
     Result<void> reload();  ///< reads the store again after a save whose outcome is unknown
     Result<void> sure();    ///< makes sure that records_ equals the store, before any decision is based on it
     Result<void> activate(nvme::VolumeId volume);
@@ -236,7 +239,9 @@ class Manager {
     [[nodiscard]] Result<void> check_donors(std::uint32_t slot);
     [[nodiscard]] Result<void> check_spare(Drive& spare, std::uint32_t slot);
     [[nodiscard]] std::uint64_t blocks_for(std::uint32_t slot) const;
-    [[nodiscard]] bool domains_by_node() const;
+    [[nodiscard]] Result<void> check_domain(const Drive& spare, std::uint32_t slot);
+    [[nodiscard]] bool takes_grants(const Drive& drive) const;
+    Result<void> settle_replacement(std::uint32_t slot);
     [[nodiscard]] Result<void> check_version_left() const;
     [[nodiscard]] std::uint32_t rebuilding_slot() const;  ///< kNoSlot: none
     void end_rebuild(std::uint32_t slot);
@@ -289,13 +294,13 @@ class Manager {
     std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
     /// Of rebuild_, when all is copied: the term that the SSD takes before it becomes *in*. 0: not yet.
     std::uint64_t filled_term_ = 0;
-    bool map_in_force_ = false;          ///< every drive confirmed the map when last asked
-    nvme::MapVersion told_ = 0;          ///< the newest version that has been in force: clients may have it
-    std::uint64_t granted_ms_ = 0;       ///< when the SSDs last got their grants
-    std::uint64_t now_ms_ = 0;           ///< the newest time passed by a caller
-    GrantBound before_start_;            ///< of missing SSDs: their grants from the previous daemon
-    bool unsure_ = false;                ///< a save failed, and the store was not read again since
-    std::string read_only_;              ///< not empty: why the term has not been stored since the start
+    bool map_in_force_ = false;     ///< every drive confirmed the map when last asked
+    nvme::MapVersion told_ = 0;     ///< the newest version that has been in force: clients may have it
+    std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
+    std::uint64_t now_ms_ = 0;      ///< the newest time passed by a caller
+    GrantBound before_start_;       ///< of missing SSDs: their grants from the previous daemon
+    bool unsure_ = false;           ///< a save failed, and the store was not read again since
+    std::string read_only_;         ///< not empty: why the term has not been stored since the start
     Errc read_only_code_ = Errc::kNoSpace;
     std::string save_trouble_;        ///< why the last save failed; empty: it did not
     bool raise_due_ = false;          ///< an SSD has reconnected since the term was raised

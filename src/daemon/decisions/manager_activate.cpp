@@ -3,6 +3,7 @@
 #include "daemon/decisions/manager.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace gnstor::daemon {
 
@@ -41,10 +42,28 @@ Result<void> Manager::reload() {
         if (old == records_.volumes.end() || old->second.revision != record.revision)
             live_[id].in_force = false;
     }
+    const bool other_map = loaded->map.version != records_.map.version;
     records_ = std::move(loaded).value();
+    if (other_map) take_slots_again();
     std::erase_if(live_, [this](const auto& live) { return !records_.volumes.contains(live.first); });
     unsure_ = false;
     return {};
+}
+
+/// The map is another one than that by which SSDs have their slots.
+void Manager::take_slots_again() {
+    std::set<SsdUuid> had;
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot) had.insert(drive.identity.uuid);
+    (void)take_slots();
+    std::erase_if(drives_, [&](const Drive& drive) {
+        return drive.slot == kNoSlot && drive.older.empty() && had.contains(drive.identity.uuid);
+    });
+    for (Drive& drive : drives_)
+        if (drive.slot != kNoSlot && !had.contains(drive.identity.uuid))
+            for (const auto& [id, record] : records_.volumes) drive.behind.insert(id);
+    map_in_force_ = false;
+    rebuild_.reset();
 }
 
 Manager::Drive* Manager::drive_in(std::uint32_t slot) {
@@ -195,8 +214,13 @@ Result<void> Manager::set_map(Drive& drive) {
     if (set.grant_ms != 0) {
         GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
     }
+    const GrantBound before = drive.grant;
     drive.grant.open = true;  // from here on the drive may hold a grant, even if the answer is lost
-    GN_TRY(drive.port->map_set(records_.term, set, nonce));
+    const Result<void> set_there = drive.port->map_set(records_.term, set, nonce);
+    const bool unknown =
+        !set_there.ok() && (set_there.error().code == Errc::kIo || set_there.error().code == Errc::kTimedOut);
+    if (!set_there.ok() && !unknown) drive.grant = before;  // it refused, and changed nothing
+    GN_TRY(set_there);
     if (drive.port->keeps_terms()) drive.taken = records_.term;
     return {};
 }

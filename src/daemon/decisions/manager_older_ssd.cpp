@@ -42,7 +42,8 @@ void Manager::check_age(Drive& drive, std::uint64_t term) {
 void Manager::set_older(Drive& drive, const std::string& why) {
     drive.older = fmt::format(
         "the store of SSD {} is an older copy of itself ({}): it lacks what was written since and is not "
-        "read; stop the array and put its newest store back. If that is lost, put an empty one in its place, and "
+        "read; stop the array and put its newest store back. If that is lost, put an empty one in its place, "
+        "and "
         "run 'gnstor ssd replace'",
         drive.identity.serial, why);
     drive.trouble = drive.older;
@@ -72,7 +73,7 @@ void Manager::find_older(const Takeover& t) {
     };
     for (const auto& [id, record] : records_.volumes) born(record);
     const auto counts = [&](const Drive& drive) {
-        return drive.listed && (t.store_empty || in_map(drive.identity.uuid));
+        return drive.listed && ((t.store_empty && !t.map_adopted) || in_map(drive.identity.uuid));
     };
     for (std::size_t d = 0; d < drives_.size(); ++d)
         if (counts(drives_[d]))

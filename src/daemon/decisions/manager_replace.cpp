@@ -10,6 +10,7 @@
 #include <gnstor/nvme/fencing.hpp>
 
 #include <algorithm>
+#include <set>
 
 namespace gnstor::daemon {
 
@@ -22,7 +23,9 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
     if (drive != nullptr && drive->serves) {
         // It took its last grant, which may be seconds ago. GRANT ASK changes nothing.
         const Result<std::uint32_t> answer = drive->port->grant_ask(records_.term);
-        if (answer.ok() || answer.error().code == Errc::kState)
+        if (!answer.ok()) note_superseded(answer.error());
+        if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+        if (answer.ok())
             return error(
                 Errc::kState,
                 "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
@@ -65,15 +68,15 @@ Result<void> Manager::check_donors(std::uint32_t slot) {
     return {};
 }
 
-/// Least blocks that an SSD in this slot must hold. A weight is a share of the largest SSD's capacity, rounded down: an
-/// SSD of weight w and its capacity bound that share from below by capacity / (w + 1).
+/// Least blocks that an SSD in this slot must hold. A weight is a share of one capacity, rounded down, and an SSD holds at
+/// least what its slot needs: capacity / (w + 1) of the other SSDs bounds that share, and the smallest is the closest.
 std::uint64_t Manager::blocks_for(std::uint32_t slot) const {
-    std::uint64_t least = 0;
+    std::uint64_t least = ~std::uint64_t{0};
     for (const Drive& drive : drives_)
         if (drive.slot != kNoSlot && drive.slot != slot)
-            least = std::max(least, drive.identity.capacity_blocks * records_.map.slots[slot].weight /
+            least = std::min(least, drive.identity.capacity_blocks * records_.map.slots[slot].weight /
                                         (records_.map.slots[drive.slot].weight + 1));
-    return least;
+    return least == ~std::uint64_t{0} ? 0 : least;
 }
 
 /// Whether the SSD may fill the slot; the error says why not.
@@ -82,17 +85,9 @@ Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
     if (spare.identity.capacity_blocks < blocks_for(slot))
         return error(Errc::kNoSpace, "SSD {} is too small: it holds {} blocks, and the slot needs {}", serial,
                      spare.identity.capacity_blocks, blocks_for(slot));
-    const std::uint16_t domain = records_.map.slots[slot].domain;
-    for (const Drive& other : drives_)
-        if (domains_by_node() && other.slot != kNoSlot && other.slot != slot &&
-            other.identity.nic_address == spare.identity.nic_address &&
-            records_.map.slots[other.slot].domain != domain)
-            return error(Errc::kState,
-                         "SSD {} is on the node of slot {}, which is another failure domain than slot {}: "
-                         "two replicas of a block could be on one node",
-                         serial, other.slot, slot);
+    GN_TRY(check_domain(spare, slot));
     GN_ASSIGN(const SsdVolumes listed, spare.port->volume_list(records_.term));
-    if (!listed.records.empty() || listed.highest_deleted_epoch != 0)
+    if (!listed.records.empty() || listed.highest_deleted_epoch != 0 || listed.newest_map.version != 0)
         return error(
             Errc::kState,
             "SSD {} is not empty: it has been part of an array; format it ('gnstor ssd format') to use it "
@@ -101,11 +96,31 @@ Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
     return {};
 }
 
-bool Manager::domains_by_node() const {
-    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty && records_.map.slots[s].domain != s)
-            return true;
-    return false;
+/// Two failure domains may be on one node only if they are so now, as in an array of one node. The address of a lost SSD
+/// that was not found at the start is unknown.
+Result<void> Manager::check_domain(const Drive& spare, std::uint32_t slot) {
+    const Drive* lost = drive_in(slot);
+    std::set<std::string> nodes;
+    if (lost != nullptr) nodes.insert(lost->identity.nic_address);
+    const Drive* same_node = nullptr;  // of another domain than the slot's
+    for (const Drive& other : drives_) {
+        if (other.slot == kNoSlot || other.slot == slot) continue;
+        const std::uint16_t domain = records_.map.slots[other.slot].domain;
+        for (const Drive& more : drives_)
+            if (more.slot != kNoSlot && more.identity.nic_address == other.identity.nic_address &&
+                records_.map.slots[more.slot].domain != domain)
+                return {};
+        nodes.insert(other.identity.nic_address);
+        if (other.identity.nic_address == spare.identity.nic_address &&
+            domain != records_.map.slots[slot].domain)
+            same_node = &other;
+    }
+    if (same_node == nullptr || nodes.size() < 2) return {};
+    return error(
+        Errc::kState,
+        "SSD {} is on the node of slot {}, which is another failure domain than slot {}: two replicas of a "
+        "block could be on one node",
+        spare.identity.serial, same_node->slot, slot);
 }
 
 /// This map's two versions must lie below those that a daemon without records would begin with after its next start.
@@ -118,6 +133,9 @@ Result<void> Manager::check_version_left() const {
 Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     observe_time(now_ms);
     GN_TRY(sure());
+    if (slot < records_.map.slot_count && slot == rebuilding_slot())
+        if (const Drive* filling = drive_in(slot); filling != nullptr && takes_grants(*filling))
+            return settle_replacement(slot);  // asked again
     GN_TRY(check_lost(slot));
     GN_TRY(check_donors(slot));
     GN_TRY(check_version_left());
@@ -152,7 +170,16 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
         if (replaced && !d.older.empty()) std::erase(report_.warnings, d.older);
         return replaced && d.identity.uuid != filling;
     });
-    if (Result<void> active = activate_map(); !active.ok())
+    return settle_replacement(slot);
+}
+
+bool Manager::takes_grants(const Drive& drive) const {
+    return drive.port->grant_ask(records_.term).ok();
+}
+
+Result<void> Manager::settle_replacement(std::uint32_t slot) {
+    if (told_ == records_.map.version) return {};
+    if (Result<void> active = activate_map(); !active.ok() && told_ != records_.map.version)
         return pending_error(fmt::format("the replacement of the SSD of slot {}", slot), active.error());
     return {};
 }

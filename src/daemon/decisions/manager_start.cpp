@@ -55,6 +55,8 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     Takeover t;
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));
+    adopt_map(t);
+    if (report_.rebuilt) GN_TRY(check_none_is_new(t));
     find_older(t);
     GN_ASSIGN(t.change.term, next_term(t));
     drop_deleted(t);
@@ -115,7 +117,10 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
             drive.known = listed->term != 0;
             t.newest_term = std::max(t.newest_term, listed->term);
             t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
-            if (t.store_empty && listed->incomplete)
+            const bool of_array = t.store_empty || in_map(drive.identity.uuid);
+            if (of_array && listed->newest_map.version > t.newest_map.version)
+                t.newest_map = listed->newest_map;
+            if (t.store_empty && listed->incomplete && listed->newest_map.version == 0)
                 return error(
                     Errc::kState,
                     "SSD {} was being filled from the other replicas when the records were lost, and a new "
@@ -143,7 +148,20 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     }
     report_.new_array = t.store_empty && t.newest_term == 0 && t.highest_epoch == 0;
     report_.rebuilt = t.store_empty && !report_.new_array;
-    return report_.rebuilt ? check_none_is_new(t) : Result<void>();
+    return {};
+}
+
+/// The map of the SSDs says which SSD fills which slot, where the records are lost or an older copy (docs/array.md,
+/// rule 16): an SSD that was replaced since must not get its slot back.
+void Manager::adopt_map(Takeover& t) {
+    if (t.newest_map.version <= records_.map.version) return;
+    if (!t.store_empty)
+        report_.warnings.push_back(fmt::format(
+            "the records are an older copy: their map has version {}, and that of the SSDs, which is "
+            "used, version {}",
+            records_.map.version, t.newest_map.version));
+    records_.map = t.newest_map;
+    t.map_adopted = true;
 }
 
 /// Refuses a rebuild with a drive that no daemon has ever contacted: without records its slot is unknown, and
@@ -152,7 +170,7 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
     const bool volumes =
         std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
     for (std::size_t d = 0; volumes && d < drives_.size(); ++d)
-        if (t.terms[d] == 0)
+        if (t.terms[d] == 0 && (!t.map_adopted || in_map(drives_[d].identity.uuid)))
             return error(Errc::kState,
                          "SSD {} is new, but the other SSDs hold volumes with replicas on the SSD that it "
                          "replaces, and the records that say which SSD that was are lost: bring back the "
@@ -164,6 +182,8 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
 Result<void> Manager::merge_records(Takeover& t) {
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         if (!drives_[d].older.empty()) continue;
+        // An SSD that was replaced may list volumes that were deleted since.
+        if (t.store_empty && t.map_adopted && !in_map(drives_[d].identity.uuid)) continue;
         for (const nvme::VolumeRecord& record : t.seen[d]) {
             const nvme::VolumeId id = record.geometry.volume;
             const auto retired = records_.retired.find(id);
@@ -307,22 +327,41 @@ std::uint32_t Manager::take_slots() {
     return matched;
 }
 
+/// Without records only the map of the SSDs says which SSDs form the array (docs/array.md, rule 16).
+Result<void> Manager::check_all_here(const Takeover& t) const {
+    std::string fresh;
+    for (std::size_t d = 0; d < drives_.size(); ++d)
+        if (t.terms[d] == 0)
+            fresh += fmt::format("; SSD {} is new, and cannot replace it then", drives_[d].identity.serial);
+    for (const std::uint32_t s : missing_slots())
+        return error(
+            Errc::kState,
+            "the records are lost, and the SSD of slot {} ({}) is not here: bring back exactly the SSDs of "
+            "that array, or the records{}",
+            s, uuid_text(records_.map.slots[s].ssd_uuid), fresh);
+    return {};
+}
+
 Result<void> Manager::plan_map(Takeover& t) {
     if (records_.volumes.empty()) forgive_older();
     for (const Drive& drive : drives_)
-        if (!drive.older.empty() && records_.map.version == 0)
+        if (!drive.older.empty() && t.store_empty)
             return error(Errc::kState, "the records are lost, and {}", drive.older);
-    if (records_.map.version == 0) {
+    if (t.store_empty) {
         const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
         const std::uint64_t version = report_.new_array ? 1 : term << nvme::kVersionsPerTermShift;
         if (version > nvme::kLastVersionOfRebuild)
             return error(Errc::kNoSpace, "the array has used up its map versions");
-        return map_from_ports(t, static_cast<std::uint32_t>(version));
+        if (!t.map_adopted || records_.volumes.empty())
+            return map_from_ports(t, static_cast<std::uint32_t>(version));
+        records_.map.version = static_cast<std::uint32_t>(version);
     }
+    if (t.map_adopted) t.change.map = records_.map;
     std::uint32_t in_map = 0;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
         in_map += records_.map.slots[s].state == placement::SlotState::kEmpty ? 0 : 1;
     const std::uint32_t matched = take_slots();
+    if (t.store_empty) GN_TRY(check_all_here(t));
     if (matched == in_map && matched == drives_.size()) return {};
     if (records_.volumes.empty()) {
         if (records_.map.version == ~nvme::MapVersion{0})

@@ -15,6 +15,9 @@ struct Manager::Takeover {
     std::uint64_t newest_term = 0;
     nvme::Epoch highest_epoch = 0;
     bool store_empty = false;
+    /// The newest that an SSD of the array has stored. Without records: of any SSD.
+    placement::ArrayMap newest_map{};
+    bool map_adopted = false;          ///< it is newer than that of the records
     std::set<nvme::VolumeId> touched;  ///< records adopted from drives
     Change change;                     ///< stored before anything is sent
 

@@ -127,7 +127,8 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
                                         std::uint32_t cdw10, std::uint32_t cdw11) {
     GN_TRY(ensure_connected());
     // A reconnected SSD may have another store: list it before a command raises its term.
-    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
+    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::AdminOpcode::kMapGet &&
+                        opcode != nvme::kGrantAsk;
     const auto unlisted = [&] {
         return error(Errc::kIo, "SSD {} was reconnected, and its volumes are not listed yet",
                      identity_.subsystem_nqn);
@@ -180,9 +181,24 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
                         sizeof(nvme::VolumeRecord));
         first += header.returned;
         if (header.returned != 0 && first < header.total) continue;
+        GN_ASSIGN(list.newest_map, newest_map(term));
         is_new_ = false;
         return list;
     }
+}
+
+/// Version 0 of an SSD whose firmware does not know the command.
+Result<placement::ArrayMap> NvmfSsdPort::newest_map(std::uint64_t term) {
+    nvme::MapSet newest{};
+    const Result<std::uint32_t> got =
+        send("MAP GET", nvme::AdminOpcode::kMapGet, term, bytes_of(newest), nvmf::Direction::kToHost, 0, 0);
+    if (!got.ok() && (got.error().code == Errc::kIo || got.error().code == Errc::kTimedOut))
+        return got.error();
+    if (!got.ok()) return placement::ArrayMap{};
+    if (newest.map.slot_count > placement::kMaxSlots)
+        return error(Errc::kCorrupt, "{} has a map of {} slots", identity_.subsystem_nqn,
+                     newest.map.slot_count);
+    return newest.map;
 }
 
 Result<void> NvmfSsdPort::volume_add(std::uint64_t term, const nvme::VolumeRecord& record) {

@@ -117,10 +117,6 @@ Rebuild::Step Rebuild::refused(Status why) {
 
 Rebuild::Step Rebuild::open(CopyPort& port) {
     const Status status = port.copy_open(slot_, range_, source_.window);
-    if (status == Status::kNoSuchVolume) {
-        drop_volume(range_.volume);
-        return Step::kWorked;
-    }
     if (!ok(status)) return refused_by_target(status);
     phase_ = mutation_ == RebuildMutation::kReadBeforeOpen ? Phase::kWrite : Phase::kRead;
     return Step::kWorked;
@@ -135,10 +131,6 @@ Rebuild::Step Rebuild::read(CopyPort& port) {
     if (donor_ < replicas_.count) {
         nvme::Epoch epoch = 0;
         const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_, epoch);
-        if (status == Status::kNoSuchVolume) {
-            drop_volume(range_.volume);
-            return Step::kWorked;
-        }
         if (!ok(status)) return refused(status);
         merge(donor_data_);
         source_.epoch = std::min(source_.epoch, epoch);
@@ -167,10 +159,6 @@ bool Rebuild::complete() const {
 Rebuild::Step Rebuild::write(CopyPort& port) {
     const Status status = port.copy_write(slot_, range_, source_, data_);
     if (ok(status)) return end_range();
-    if (status == Status::kNoSuchVolume) {
-        drop_volume(range_.volume);
-        return Step::kWorked;
-    }
     // Not yet: the same again. Anything else, above all a window that is no longer open: from the start.
     if (status != Status::kBusy && status != Status::kNotGranted) begin(range_);
     return refused_by_target(status);

@@ -39,11 +39,12 @@ struct SsdIdentity {
     std::uint64_t capacity_blocks = 0;
 };
 
-/// Answer of VOLUME LIST.
+/// Answers of VOLUME LIST and MAP GET.
 struct SsdVolumes {
     std::uint64_t term = 0;                 ///< the newest that it has seen
     nvme::Epoch highest_deleted_epoch = 0;  ///< highest epoch of any volume deleted from it
     bool incomplete = false;  ///< its slot was being filled when it last took a map (nvme::kListIncomplete)
+    placement::ArrayMap newest_map{};  ///< the newest that it has stored; version 0: none, or it cannot tell
     std::vector<nvme::VolumeRecord> records;
 };
 

@@ -47,6 +47,7 @@ Status VendorCommands::run(const nvme::Command& command, Requester from, std::sp
         case AdminOpcode::kVolumeDelete:
         case AdminOpcode::kVolumeList:
         case AdminOpcode::kMapSet:
+        case AdminOpcode::kMapGet:
             break;
         case AdminOpcode::kFloor:
             return floor(command, from, dw0);
@@ -55,6 +56,7 @@ Status VendorCommands::run(const nvme::Command& command, Requester from, std::sp
     }
     if (!from.privileged) return Status::kAccessDenied;
     if (opcode == AdminOpcode::kVolumeList) return volume_list(command, data, dw0);
+    if (opcode == AdminOpcode::kMapGet) return map_get(data);
     const std::uint64_t term = term_of(command);
     if (const Status s = check_term(term, dw0); !ok(s)) return s;
     switch (opcode) {
@@ -166,6 +168,13 @@ Status VendorCommands::volume_list(const nvme::Command& command, std::span<std::
     for (std::size_t i = 0; i < count; ++i, to += sizeof(nvme::VolumeRecord))
         std::memcpy(to, &volumes[first + i].record, sizeof(nvme::VolumeRecord));
     for (const auto& [vid, last_epoch] : state_.now().permissions.deleted()) dw0 = std::max(dw0, last_epoch);
+    return Status::kSuccess;
+}
+
+Status VendorCommands::map_get(std::span<std::byte> data) const {
+    const nvme::MapSet newest{state_.now().newest_slot, 0, state_.now().newest_map};
+    if (data.size() != sizeof(newest)) return Status::kDataSglLengthInvalid;
+    std::memcpy(data.data(), &newest, sizeof(newest));
     return Status::kSuccess;
 }
 

@@ -55,6 +55,7 @@ class VendorCommands {
     nvme::Status volume_delete(nvme::VolumeId vid, std::uint64_t term);
     nvme::Status volume_list(const nvme::Command& command, std::span<std::byte> data,
                              std::uint32_t& dw0) const;
+    nvme::Status map_get(std::span<std::byte> data) const;
     nvme::Status map_set(const nvme::Command& command, std::span<const std::byte> data, std::uint64_t now_ns,
                          std::uint32_t& dw0);
     [[nodiscard]] bool is_valid_map(const nvme::MapSet& set) const;

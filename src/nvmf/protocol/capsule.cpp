@@ -144,6 +144,8 @@ DataNeed admin_need(const nvme::Command& command) {
             return sized_to_host(command.cdw11);
         case nvme::AdminOpcode::kMapSet:
             return to_drive(sizeof(nvme::MapSet));
+        case nvme::AdminOpcode::kMapGet:
+            return to_host(sizeof(nvme::MapSet));
         case nvme::AdminOpcode::kHostSet:
             return to_drive(sizeof(nvme::HostSetPage));
         default:

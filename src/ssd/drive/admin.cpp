@@ -312,9 +312,9 @@ nvme::CommandsSupportedLog AdminHandler::commands_supported_log() const {
          {nvme::IoOpcode::kWrite, nvme::IoOpcode::kWriteZeroes, nvme::IoOpcode::kDatasetManagement})
         l.io[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported | nvme::kEffectContentChange;
     if (!facts_.array_commands) return l;
-    for (const auto op :
-         {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
-          AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kFloor, nvme::kGrantAsk})
+    for (const auto op : {AdminOpcode::kVolumeAdd, AdminOpcode::kVolumeChmod, AdminOpcode::kVolumeDelete,
+                          AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kMapGet,
+                          AdminOpcode::kFloor, nvme::kGrantAsk})
         l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
     for (const auto op :
          {nvme::CopyOpcode::kCopyOpen, nvme::CopyOpcode::kCopyWrite, nvme::CopyOpcode::kCopyRead})

@@ -255,6 +255,7 @@ void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::u
     // Reads need a map and a term, so these may be set; they are in memory only and end with the process.
     if (write_protected_ && command.opcode != static_cast<std::uint8_t>(AdminOpcode::kVolumeList) &&
         command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapSet) &&
+        command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapGet) &&
         command.opcode != static_cast<std::uint8_t>(nvme::CopyOpcode::kCopyRead) &&
         command.opcode != static_cast<std::uint8_t>(nvme::kGrantAsk))
         return on_complete(tag, Status::kNamespaceWriteProtected, 0);
