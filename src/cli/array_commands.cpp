@@ -205,7 +205,8 @@ std::chrono::milliseconds left(const UpOptions& o) {
         1s, std::chrono::duration_cast<std::chrono::milliseconds>(o.until - now));
 }
 
-/// Whether a slot's SSD is missing, so that somebody has to bring it back: waiting for it is in vain.
+/// Whether gnstord reports a slot as missing. Such an SSD does not come back by itself: an operator has to bring
+/// back its store, or to replace it.
 bool an_ssd_is_missing(const Context& c) {
     const Result<json> answer = c.control(2s).get("/v1/ssds");
     return answer.ok() && std::ranges::any_of(answer->at("ssds"),
@@ -215,8 +216,8 @@ bool an_ssd_is_missing(const Context& c) {
 /// Waits until the map is in force: no command works before. On a timeout, or if an SSD has been missing for
 /// some seconds, gnstord keeps running, because the SSD may come later.
 Result<void> wait_until_it_serves(const Context& c, const UpOptions& o, pid_t pid) {
-    constexpr auto kMissing =
-        4s;  // gnstord looks every second, and a node that was started again needs a while
+    // gnstord looks every second, and a node that was started again needs a while.
+    constexpr auto kMissing = 4s;
     std::string missing;
     bool ended = false, said = false, in_vain = false;
     auto complete = std::chrono::steady_clock::now();

@@ -14,7 +14,6 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLook = std::chrono::milliseconds(250);
-constexpr std::uint64_t kBlockBytes = 4096;
 
 struct ReplaceOptions {
     std::uint32_t slot = 0;
@@ -74,11 +73,11 @@ Result<void> watch(const Context& c, const ReplaceOptions& o) {
         } else if (!patient)
             return error(
                 Errc::kTimedOut,
-                "nothing was copied to slot {} for {} s{}; gnstord goes on trying: 'gnstor health' says "
+                "nothing was copied to slot {} for {} s{}; gnstord tries again: 'gnstor health' says "
                 "what it waits for",
                 o.slot, o.patience_s,
                 rebuild.at("refusal") == "" ? "" : ": " + rebuild.at("refusal").get<std::string>());
-        if (total != 0) line.at(done * kBlockBytes, total * kBlockBytes);
+        if (total != 0) line.at(done * nvme::kBlockBytes, total * nvme::kBlockBytes);
         std::this_thread::sleep_for(kLook);
     }
 }

@@ -368,9 +368,12 @@ void Client::Impl::settle_host_channel() {
 }
 
 Result<void> Client::reclaim() {
-    // Which SSD fills which slot may have changed. Without gnstord what is known has to do.
-    if (const auto map = impl_->refresh_map(); !map.ok())
-        log_warn("client {} could not ask for the array map: {}", impl_->identity.name, map.error().message);
+    if (std::ranges::any_of(impl_->sessions, [](const auto& session) { return !session->alive(); })) {
+        // Another SSD may fill the slot. If gnstord does not answer, the addresses of before are tried.
+        if (const auto map = impl_->refresh_map(); !map.ok())
+            log_warn("client {} could not ask for the array map: {}", impl_->identity.name,
+                     map.error().message);
+    }
     Impl::Reclaimed reclaimed;
     Reopening reopen(impl_->control, impl_->identity.id);
     std::uint64_t reopened = 0;

@@ -56,11 +56,11 @@ std::string SsdSession::nic_address() const {
 }
 
 Result<std::shared_ptr<nvmf::HostController>> SsdSession::host() const {
-    const std::lock_guard lock(mutex_);
-    if (host_ == nullptr)
-        return error(Errc::kState, "there is no association with {}; reclaim() makes a new association",
-                     ssd_ ? ssd_->subsystem_nqn : fmt::format("the SSD of slot {}", slot_));
-    return host_;
+    {
+        const std::lock_guard lock(mutex_);
+        if (host_ != nullptr) return host_;
+    }
+    return error(Errc::kState, "there is no association with {}; reclaim() makes a new association", name());
 }
 
 Result<void> SsdSession::keep_alive() {

@@ -70,7 +70,7 @@ class Replace(Programs):
         up = self.ask("up", "--nodes", "3", "--ssds", "1", "--capacity", CAPACITY)
         data = self.random.randbytes(8_000_000)
         self.cli("put", self.write("data", data), "data")
-        self.cli("volume", "create", "large", "8GiB")  # blocks that nobody wrote: more to look at
+        self.cli("volume", "create", "large", "8GiB")  # unwritten blocks: they lengthen the rebuild
         self.lose(up["nodes"][2], 2)
         self.cli("up", code=None)
         self.until(self.spares, "gnstord does not find the empty SSD of the node that was started again")

@@ -30,6 +30,7 @@ struct ModelFlash {
     std::map<nvme::VolumeId, nvme::Epoch> purged;       ///< last epoch of earlier lives
     std::map<std::uint32_t, placement::ArrayMap> maps;  ///< every version ever seen
     std::uint32_t map_version = 0;
+    std::uint64_t capacity_blocks = 1u << 18;
     bool tells_map = true;  ///< false: its firmware does not know MAP GET
     std::size_t max_volumes = 1024;
     std::shared_ptr<const nvmf::auth::DhchapKey> node_key;  ///< null: its node authenticates nobody
@@ -46,7 +47,8 @@ class ModelSsd final : public SsdPort {
     /// Asked before every command; may throw to end the daemon there (`after` false: before it, true: after
     /// it took effect).
     std::function<Fault(bool after)> fault;
-    bool full = false;  ///< has no room for any change, not even of what it has
+    bool refuses_maps = false;  ///< answers MAP SET with Invalid Field
+    bool full = false;          ///< has no room for any change, not even of what it has
 
     bool reconnected = false;  ///< since the last volume_list()
     bool hides_key = false;    ///< a defect: gnstord is not told that the node authenticates
@@ -63,7 +65,7 @@ class ModelSsd final : public SsdPort {
                            fmt::format("{}", slot_),
                            fmt::format("nqn.2026-11.io.gnstor:ssd:{}", slot_),
                            fmt::format("MODEL{}", slot_),
-                           1u << 18};
+                           flash_.capacity_blocks};
     }
 
     Result<SsdVolumes> volume_list(std::uint64_t) override {
@@ -107,6 +109,7 @@ class ModelSsd final : public SsdPort {
             return with_term(term, [&] {
                 if (flash_.node_key && !hosts) violated("a grant before the list of hosts");
                 if (set.grant_ms != 0 && (nonce == 0 || nonce != nonce_)) return nvme::Status::kNotGranted;
+                if (refuses_maps) return nvme::Status::kInvalidField;
                 const nvme::Status done = set_map(set);
                 if (nvme::ok(done)) ++grants;
                 return done;

@@ -221,6 +221,64 @@ TEST_F(ReplaceTest, ASpareOnTheNodeOfAnotherFailureDomainIsRefused) {
     EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
 }
 
+TEST_F(ReplaceTest, ASaveOfUnknownOutcomeThatWasStoredIsCarriedOut) {
+    auto flaky = std::make_unique<FlakyStore>();
+    FlakyStore& kept = *flaky;
+    lose_store();
+    store = std::move(flaky);
+    start();
+    lose_and_wait(kLost);
+    kept.broken = kept.keeps = true;
+    EXPECT_FALSE(manager->replace_ssd(kLost, now).ok());
+    kept.broken = false;
+    let_pass(4'000);
+    EXPECT_EQ(state(kLost), "rebuilding");
+    EXPECT_EQ(array.flash[kLost]->volumes.size(), 2u);
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, AnSsdThatRefusesTheMapDoesNotKeepItFromComingIntoForce) {
+    lose_and_wait(kLost);
+    array.drives[kLost]->refuses_maps = true;
+    (void)manager->replace_ssd(kLost, now).ok();
+    let_pass(kBoundMs + 4'000);
+    EXPECT_TRUE(manager->array().ok()) << "it holds no grant, as it refused every one";
+    array.drives[kLost]->refuses_maps = false;
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, ADonorThatDoesNotKnowAVolumeDoesNotEndItsCopying) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    const auto volumes = array.flash[0]->volumes;
+    array.flash[0]->volumes.clear();
+    for (int i = 0; i < 2'000; ++i) (void)manager->rebuild_some(16);
+    EXPECT_EQ(state(kLost), "rebuilding");
+    EXPECT_NE(manager->info(now).rebuild->ranges_stuck, 0u);
+    array.flash[0]->volumes = volumes;
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, ASpareIsAsLargeAsTheSlotNeedsAlsoAfterALargerOne) {
+    const std::uint64_t blocks = array.flash[0]->capacity_blocks;
+    const auto replace_by = [&](std::uint32_t slot, std::uint64_t capacity) {
+        lose(slot);
+        array.flash[slot]->capacity_blocks = capacity;
+        manager.reset();
+        start();
+        let_pass(kBoundMs + 1'000);
+        return manager->replace_ssd(slot, now);
+    };
+    ASSERT_TRUE(replace_by(kLost, blocks * 2).ok());
+    rebuild();
+    ASSERT_EQ(state(kLost), "in");
+    expect_error(replace_by(0, blocks - blocks / 100), Errc::kNoSpace, "too small");
+    EXPECT_TRUE(replace_by(0, blocks).ok()) << "as large as the one that was lost";
+}
+
 TEST_F(ReplaceTest, AnSsdThatReconnectsIsFilledFromTheBeginning) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());

@@ -224,6 +224,8 @@ TEST(Capsule, AdminCommandsTransferTheirSpecifiedLength) {
     EXPECT_EQ(admin(Op::kVolumeList, 4096, 0, 4096).capsule.direction, Direction::kToHost);
     EXPECT_EQ(admin(Op::kVolumeList, 4096, 0, 8192).status, Status::kDataSglLengthInvalid);
     EXPECT_EQ(admin(Op::kVolumeList, 0, 0, 0).status, Status::kInvalidField);
+    EXPECT_EQ(admin(Op::kMapGet, sizeof(nvme::MapSet), 0, 0).capsule.direction, Direction::kToHost);
+    EXPECT_EQ(admin(Op::kMapGet, sizeof(nvme::MapSet) - 4, 0, 0).status, Status::kDataSglLengthInvalid);
     EXPECT_EQ(admin(Op::kMapSet, sizeof(nvme::MapSet)).capsule.bytes, sizeof(nvme::MapSet));
     EXPECT_EQ(admin(Op::kFabrics, 1024).verdict, Verdict::kGood);  // Property Set
     // An opcode that nobody knows moves in the direction of its low bits; both ways at once it cannot.

@@ -209,7 +209,6 @@ class Manager {
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
-    void take_slots_again();
     Result<void> reload();  ///< reads the store again after a save whose outcome is unknown
     Result<void> sure();    ///< makes sure that records_ equals the store, before any decision is based on it
     Result<void> activate(nvme::VolumeId volume);
@@ -240,7 +239,8 @@ class Manager {
     [[nodiscard]] Result<void> check_spare(Drive& spare, std::uint32_t slot);
     [[nodiscard]] std::uint64_t blocks_for(std::uint32_t slot) const;
     [[nodiscard]] Result<void> check_domain(const Drive& spare, std::uint32_t slot);
-    [[nodiscard]] bool takes_grants(const Drive& drive) const;
+    Result<bool> answers(Drive& drive);
+    void follow_map();
     Result<void> settle_replacement(std::uint32_t slot);
     [[nodiscard]] Result<void> check_version_left() const;
     [[nodiscard]] std::uint32_t rebuilding_slot() const;  ///< kNoSlot: none

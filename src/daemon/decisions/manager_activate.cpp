@@ -3,7 +3,6 @@
 #include "daemon/decisions/manager.hpp"
 
 #include <algorithm>
-#include <set>
 
 namespace gnstor::daemon {
 
@@ -44,26 +43,10 @@ Result<void> Manager::reload() {
     }
     const bool other_map = loaded->map.version != records_.map.version;
     records_ = std::move(loaded).value();
-    if (other_map) take_slots_again();
+    if (other_map) follow_map();
     std::erase_if(live_, [this](const auto& live) { return !records_.volumes.contains(live.first); });
     unsure_ = false;
     return {};
-}
-
-/// The map is another one than that by which SSDs have their slots.
-void Manager::take_slots_again() {
-    std::set<SsdUuid> had;
-    for (const Drive& drive : drives_)
-        if (drive.slot != kNoSlot) had.insert(drive.identity.uuid);
-    (void)take_slots();
-    std::erase_if(drives_, [&](const Drive& drive) {
-        return drive.slot == kNoSlot && drive.older.empty() && had.contains(drive.identity.uuid);
-    });
-    for (Drive& drive : drives_)
-        if (drive.slot != kNoSlot && !had.contains(drive.identity.uuid))
-            for (const auto& [id, record] : records_.volumes) drive.behind.insert(id);
-    map_in_force_ = false;
-    rebuild_.reset();
 }
 
 Manager::Drive* Manager::drive_in(std::uint32_t slot) {

@@ -14,6 +14,18 @@
 
 namespace gnstor::daemon {
 
+/// Asks an SSD by GRANT ASK, which changes nothing there. One that does not answer is noted as not serving. kState: this
+/// daemon was superseded.
+Result<bool> Manager::answers(Drive& drive) {
+    const Result<std::uint32_t> answer = drive.port->grant_ask(records_.term);
+    if (answer.ok()) return true;
+    note_superseded(answer.error());
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    drive.serves = false;
+    drive.trouble = answer.error().message;
+    return false;
+}
+
 /// The SSD of the slot serves no more: it was not found at the start, or has no grant left and does not answer.
 Result<void> Manager::check_lost(std::uint32_t slot) {
     if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
@@ -21,17 +33,12 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
     Drive* drive = drive_in(slot);
     const Drive* older = older_in(slot);  // sent nothing since it was found to be older
     if (drive != nullptr && drive->serves) {
-        // It took its last grant, which may be seconds ago. GRANT ASK changes nothing.
-        const Result<std::uint32_t> answer = drive->port->grant_ask(records_.term);
-        if (!answer.ok()) note_superseded(answer.error());
-        if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
-        if (answer.ok())
+        GN_ASSIGN(const bool serves, answers(*drive));  // it took its last grant, which may be seconds ago
+        if (serves)
             return error(
                 Errc::kState,
                 "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
                 drive->identity.serial, slot);
-        drive->serves = false;
-        drive->trouble = answer.error().message;
     }
     const GrantBound& bound = drive != nullptr   ? drive->grant
                               : older != nullptr ? older->grant
@@ -133,13 +140,14 @@ Result<void> Manager::check_version_left() const {
 Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     observe_time(now_ms);
     GN_TRY(sure());
-    if (slot < records_.map.slot_count && slot == rebuilding_slot())
-        if (const Drive* filling = drive_in(slot); filling != nullptr && takes_grants(*filling))
-            return settle_replacement(slot);  // asked again
+    if (Drive* filling = drive_in(slot); filling != nullptr && slot == rebuilding_slot()) {
+        GN_ASSIGN(const bool goes_on, answers(*filling));
+        if (goes_on) return settle_replacement(slot);  // asked again
+    }
     GN_TRY(check_lost(slot));
     GN_TRY(check_donors(slot));
     GN_TRY(check_version_left());
-    Drive* spare = nullptr;
+    const Drive* spare = nullptr;
     Result<void> why = error(
         Errc::kNotFound,
         "there is no spare: an SSD without a slot. Put an empty SSD ('gnstor ssd format') in place of the "
@@ -159,22 +167,30 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     Change change;
     change.map = map;
     GN_TRY(commit(change));
-    spare->slot = slot;
-    for (const auto& [id, record] : records_.volumes)
-        if ((record.flags & nvme::kVolumeDeleting) == 0) spare->behind.insert(id);
     log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
              slot, spare->identity.serial, map.version);
-    const SsdUuid filling = spare->identity.uuid;
-    std::erase_if(drives_, [&](const Drive& d) {
-        const bool replaced = d.slot == slot || (!d.older.empty() && d.older_slot == slot);
-        if (replaced && !d.older.empty()) std::erase(report_.warnings, d.older);
-        return replaced && d.identity.uuid != filling;
-    });
+    follow_map();
     return settle_replacement(slot);
 }
 
-bool Manager::takes_grants(const Drive& drive) const {
-    return drive.port->grant_ask(records_.term).ok();
+/// After another map came into the records: an SSD that has lost its slot is forgotten, one that has got a slot knows no
+/// volume yet.
+void Manager::follow_map() {
+    std::set<SsdUuid> had;
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot || drive.older_slot != kNoSlot) had.insert(drive.identity.uuid);
+    (void)take_slots();
+    std::erase_if(drives_, [&](const Drive& drive) {
+        const bool lost = drive.slot == kNoSlot && drive.older_slot == kNoSlot;
+        if (lost && !drive.older.empty()) std::erase(report_.warnings, drive.older);
+        return lost && had.contains(drive.identity.uuid);
+    });
+    for (Drive& drive : drives_)
+        if (drive.slot != kNoSlot && !had.contains(drive.identity.uuid))
+            for (const auto& [id, record] : records_.volumes)
+                if ((record.flags & nvme::kVolumeDeleting) == 0) drive.behind.insert(id);
+    map_in_force_ = false;
+    rebuild_.reset();
 }
 
 Result<void> Manager::settle_replacement(std::uint32_t slot) {

@@ -333,21 +333,22 @@ Result<void> Manager::check_all_here(const Takeover& t) const {
     for (std::size_t d = 0; d < drives_.size(); ++d)
         if (t.terms[d] == 0)
             fresh += fmt::format("; SSD {} is new, and cannot replace it then", drives_[d].identity.serial);
-    for (const std::uint32_t s : missing_slots())
-        return error(
-            Errc::kState,
-            "the records are lost, and the SSD of slot {} ({}) is not here: bring back exactly the SSDs of "
-            "that array, or the records{}",
-            s, uuid_text(records_.map.slots[s].ssd_uuid), fresh);
-    return {};
+    const std::vector<std::uint32_t> missing = missing_slots();
+    if (missing.empty()) return {};
+    return error(
+        Errc::kState,
+        "the records are lost, and the SSD of slot {} ({}) is not here: bring back exactly the SSDs of "
+        "that array, or the records{}",
+        missing[0], uuid_text(records_.map.slots[missing[0]].ssd_uuid), fresh);
 }
 
 Result<void> Manager::plan_map(Takeover& t) {
+    const bool without_map = t.store_empty || records_.map.version == 0;
     if (records_.volumes.empty()) forgive_older();
     for (const Drive& drive : drives_)
-        if (!drive.older.empty() && t.store_empty)
+        if (!drive.older.empty() && without_map)
             return error(Errc::kState, "the records are lost, and {}", drive.older);
-    if (t.store_empty) {
+    if (without_map) {
         const std::uint64_t term = std::min<std::uint64_t>(*t.change.term, 0xFFFFFFFFu);
         const std::uint64_t version = report_.new_array ? 1 : term << nvme::kVersionsPerTermShift;
         if (version > nvme::kLastVersionOfRebuild)

@@ -127,8 +127,7 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
                                         std::uint32_t cdw10, std::uint32_t cdw11) {
     GN_TRY(ensure_connected());
     // A reconnected SSD may have another store: list it before a command raises its term.
-    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::AdminOpcode::kMapGet &&
-                        opcode != nvme::kGrantAsk;
+    const bool raises = opcode != nvme::AdminOpcode::kVolumeList && opcode != nvme::kGrantAsk;
     const auto unlisted = [&] {
         return error(Errc::kIo, "SSD {} was reconnected, and its volumes are not listed yet",
                      identity_.subsystem_nqn);
@@ -181,20 +180,23 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
                         sizeof(nvme::VolumeRecord));
         first += header.returned;
         if (header.returned != 0 && first < header.total) continue;
-        GN_ASSIGN(list.newest_map, newest_map(term));
+        GN_ASSIGN(list.newest_map, newest_map());
         is_new_ = false;
         return list;
     }
 }
 
-/// Version 0 of an SSD whose firmware does not know the command.
-Result<placement::ArrayMap> NvmfSsdPort::newest_map(std::uint64_t term) {
+/// Version 0 of an SSD whose firmware does not know the command. On the connection that has just listed the volumes.
+Result<placement::ArrayMap> NvmfSsdPort::newest_map() {
     nvme::MapSet newest{};
-    const Result<std::uint32_t> got =
-        send("MAP GET", nvme::AdminOpcode::kMapGet, term, bytes_of(newest), nvmf::Direction::kToHost, 0, 0);
-    if (!got.ok() && (got.error().code == Errc::kIo || got.error().code == Errc::kTimedOut))
-        return got.error();
-    if (!got.ok()) return placement::ArrayMap{};
+    nvme::Command command{};
+    command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kMapGet);
+    command.flags = nvme::kFlagsSgl;
+    const auto completion = host_->admin(command, bytes_of(newest), nvmf::Direction::kToHost);
+    if (!completion.ok()) return transport_error(completion.error());
+    if (completion->result() == nvme::Status::kInvalidOpcode) return placement::ArrayMap{};
+    if (!nvme::ok(completion->result()))
+        return ssd_error(completion->result(), "MAP GET", identity_.subsystem_nqn);
     if (newest.map.slot_count > placement::kMaxSlots)
         return error(Errc::kCorrupt, "{} has a map of {} slots", identity_.subsystem_nqn,
                      newest.map.slot_count);
