@@ -14,6 +14,7 @@ A counter that has a floor and was not printed fails, as one below its floor doe
     floors.py check LOG SECTION... [--folders "A B"]
                                          checks the counters in LOG against these sections of every floors.json, or of those of tests/A and tests/B
     floors.py show LOG                   prints the counters in LOG
+    floors.py floor SECTION COUNTER      prints the floor of one counter; fails where it has none
 """
 import json
 import os
@@ -68,10 +69,25 @@ def with_ci(sections):
     return [*sections, "ci"] if os.environ.get("CI") and "fast" in sections else sections
 
 
+def show_floor(section, counter):
+    try:
+        found = load_floors().get(section, {}).get(counter)
+    except ValueError as wrong:
+        print(f"floors: {wrong}", file=sys.stderr)
+        return 1
+    if found is None:
+        print(f"floors: {counter} has no floor in section '{section}' of any tests/<layer>/floors.json; give it one", file=sys.stderr)
+        return 1
+    print(found[0])
+    return 0
+
+
 def main(arguments):
-    if len(arguments) < 2 or arguments[0] not in ("check", "show"):
+    if len(arguments) < 2 or arguments[0] not in ("check", "show", "floor") or (arguments[0] == "floor" and len(arguments) != 3):
         print(__doc__, file=sys.stderr)
         return 2
+    if arguments[0] == "floor":
+        return show_floor(arguments[1], arguments[2])
     folders = None
     if len(arguments) > 4 and arguments[-2] == "--folders":
         folders, arguments = arguments[-1].split(), arguments[:-2]

@@ -5,6 +5,8 @@
 #include "deengine/rig.hpp"
 
 #include <functional>
+#include <map>
+#include <random>
 
 namespace gnstor::deengine::test {
 namespace {
@@ -78,6 +80,38 @@ TEST_F(Permission, VidsAndNamesAreTakenOnce) {
     EXPECT_EQ(rig.add(r), Status::kVolumeExists);
     for (std::uint16_t vid = 100; vid < 115; ++vid) ASSERT_EQ(rig.add(make_record(vid, 7)), Status::kSuccess);
     EXPECT_EQ(rig.add(make_record(4, 7)), Status::kCapacityExceeded) << "max_volumes";
+}
+
+TEST(PermissionTable, FindsExactlyTheVolumesThatAModelHasAfterRandomAddsAndRemoves) {
+    PermissionTable table;
+    std::map<nvme::VolumeId, nvme::Epoch> model;
+    std::mt19937_64 random(17);
+    constexpr nvme::VolumeId kVids = 40;
+    for (int step = 0; step < 4000; ++step) {
+        const auto vid = static_cast<nvme::VolumeId>(1 + random() % kVids);
+        if (random() % 2 == 0) {
+            // A later life of a VID needs a higher epoch.
+            const auto epoch = static_cast<nvme::Epoch>(step + 1);
+            const auto status = table.add(make_record(vid, 7, epoch), kVids / 2, 8);
+            if (model.contains(vid)) {
+                ASSERT_EQ(status, Status::kVolumeExists);
+            } else if (model.size() == kVids / 2) {
+                ASSERT_EQ(status, Status::kCapacityExceeded);
+            } else {
+                ASSERT_EQ(status, Status::kSuccess);
+                model[vid] = epoch;
+            }
+        } else {
+            ASSERT_EQ(table.remove(vid), model.erase(vid) != 0 ? Status::kSuccess : Status::kNoSuchVolume);
+        }
+        for (nvme::VolumeId v = 0; v <= kVids; ++v) {
+            const auto* found = table.find(v);
+            ASSERT_EQ(found != nullptr, model.contains(v)) << "VID " << v << ", step " << step;
+            if (found == nullptr) continue;
+            ASSERT_EQ(found->record.geometry.volume, v);
+            ASSERT_EQ(found->record.epoch, model[v]);
+        }
+    }
 }
 
 TEST_F(Permission, ChmodChangesOnlyTheFieldsThatItMayChange) {

@@ -69,9 +69,8 @@ Volume* PermissionTable::find(nvme::VolumeId vid) {
     return at == kNone ? nullptr : &volumes_[at];
 }
 
-void PermissionTable::reindex() {
-    std::ranges::fill(index_, kNone);
-    for (std::size_t i = 0; i < volumes_.size(); ++i)
+void PermissionTable::reindex(std::size_t from) {
+    for (std::size_t i = from; i < volumes_.size(); ++i)
         index_[volumes_[i].record.geometry.volume] = static_cast<std::uint16_t>(i);
 }
 
@@ -104,8 +103,9 @@ Status PermissionTable::add(const VolumeRecord& r, std::uint32_t max_volumes, st
     if (volumes_.size() >= std::min<std::size_t>(max_volumes, kNone)) return Status::kCapacityExceeded;
     const auto at =
         std::ranges::find_if(volumes_, [&](const Volume& v) { return v.record.geometry.volume > vid; });
+    const auto position = static_cast<std::size_t>(at - volumes_.begin());
     volumes_.insert(at, Volume{r, 0});
-    reindex();
+    reindex(position);
     return Status::kSuccess;
 }
 
@@ -129,8 +129,10 @@ Status PermissionTable::remove(nvme::VolumeId vid) {
     const Volume* volume = find(vid);
     if (volume == nullptr) return Status::kNoSuchVolume;
     deleted_[vid] = volume->record.epoch;
-    volumes_.erase(volumes_.begin() + index_[vid]);
-    reindex();
+    const std::size_t position = index_[vid];
+    volumes_.erase(volumes_.begin() + static_cast<std::ptrdiff_t>(position));
+    index_[vid] = kNone;
+    reindex(position);
     return Status::kSuccess;
 }
 

@@ -55,7 +55,8 @@ class PermissionTable {
 
   private:
     static constexpr std::uint16_t kNone = 0xFFFF;
-    void reindex();
+    /// Enters the positions of the volumes at `from` and behind it into index_.
+    void reindex(std::size_t from);
 
     std::vector<Volume> volumes_;
     std::vector<std::uint16_t> index_;  ///< by VID: position in volumes_
