@@ -117,7 +117,11 @@ Result<std::unique_ptr<ObjectStore>> RemoteObjectStore::open(std::unique_ptr<Rem
 }
 
 std::uint32_t RemoteObjectStore::ssds() const {
-    return static_cast<std::uint32_t>(client_->array().ssds.size());
+    // Also those that are out: what is put while an SSD is silent is to have its replicas when that is back.
+    const placement::ArrayMap& map = client_->array().map;
+    return static_cast<std::uint32_t>(
+        std::count_if(map.slots, map.slots + map.slot_count,
+                      [](const placement::Slot& slot) { return placement::takes_part(slot); }));
 }
 
 std::filesystem::path RemoteObjectStore::spool_folder() const {

@@ -111,6 +111,7 @@ struct Client::Impl {
     /// Clears `slots`, and logs each peer that has no lost SSD any more.
     void note_back(std::uint64_t slots);
     [[nodiscard]] std::uint64_t slots_at(const std::string& nic_address) const;
+    [[nodiscard]] bool lost_an_ssd_of(const placement::ArrayMap& map) const;
     /// Fetches the array's map; true if it is newer than the one that lanes have.
     Result<bool> refresh_map();
     void follow_maps_periodically();

@@ -364,7 +364,7 @@ daemon::ArrayInfo NodeArray::inspect() {
         }
         for (daemon::SsdInfo& ssd : info.ssds) {
             if (!node->gone.contains(ssd.subsystem_nqn) || ssd.slot == daemon::kSpareSlot) continue;
-            ssd.state = "missing";
+            if (ssd.state != "out") ssd.state = "missing";
             ssd.trouble = fmt::format("its node {} runs, and does not serve it", where);
             ssd.serves = false;
             info.warnings.push_back(fmt::format(

@@ -62,7 +62,7 @@ Result<LossRecord> decode_loss_record(std::span<const std::byte> bytes) {
     const bool slots =
         image.map.slot_count <= placement::kMaxSlots &&
         std::all_of(std::begin(image.map.slots), std::end(image.map.slots),
-                    [](const placement::Slot& s) { return s.state <= placement::SlotState::kDown; });
+                    [](const placement::Slot& s) { return s.state <= placement::kLastSlotState; });
     if (!flags || !slots) return error(Errc::kCorrupt, "it holds flags or slot states out of range");
     LossRecord record;
     record.volume = image.volume;

@@ -12,7 +12,7 @@ namespace {
 bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
     const auto state = map.slots[slot].state;
     return slot < map.slot_count && state != placement::SlotState::kEmpty &&
-           state != placement::SlotState::kDown;
+           state != placement::SlotState::kDown && state != placement::SlotState::kOut;
 }
 
 }  // namespace

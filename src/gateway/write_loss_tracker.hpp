@@ -6,10 +6,10 @@
 // slot, or none. But a flush asks only the SSDs of the present map, and all of those answer with success.
 //
 // Every answered write is on as many SSDs of one map version as the volume has replicas, or on all SSDs if
-// that map had fewer. So while fewer slots than that have lost their SSD since the last flush that covered
-// the write, some SSD still has it, and a flush makes it durable there. With that many or more lost, the
-// write may be gone, and no later flush may report success: not only the next one fails, because every host
-// must learn of it.
+// that map had fewer. (While a slot is out, perhaps on one less; then no other SSD is taken out or replaced.)
+// So while fewer slots than that have lost their SSD since the last flush that covered the write, some SSD
+// still has it, and a flush makes it durable there. With that many or more lost, the write may be gone, and
+// no later flush may report success: not only the next one fails, because every host must learn of it.
 //
 // A gateway that is started after another one (resume) continues from its record, and finds out what was lost
 // in between. Each of its hosts is told of that once (CommandExecutor), as none was told yet. One thread.

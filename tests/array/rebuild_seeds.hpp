@@ -11,7 +11,8 @@
 
 namespace gnstor::test {
 
-inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds) {
+/// `outs_of_hundred`: events that take a drive out or back.
+inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds, std::uint32_t outs_of_hundred = 0) {
     if (const char* one = std::getenv("GN_SEED"); one != nullptr) {
         first = std::strtoull(one, nullptr, 10);
         seeds = 1;
@@ -20,11 +21,21 @@ inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds) {
     for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
         RebuildSimOptions options;
         options.seed = seed;
+        options.outs_of_hundred = outs_of_hundred;
         options.trace = std::getenv("GN_TRACE") != nullptr;
         RebuildSim sim(options);
         const std::string violation = sim.run();
         ASSERT_EQ(violation, "") << "GN_SEED=" << seed;
         c.add(sim.counts());
+    }
+    if (outs_of_hundred != 0) {
+        count("array_out_outs", c.outs);
+        count("array_out_in_rebuild", c.outs_in_rebuild);
+        count("array_out_rebuilds", c.rebuilds);
+        count("array_out_lost_writers", c.lost_writers);
+        count("array_out_reads", c.reads);
+        count("array_out_compared", c.blocks_compared);
+        return;
     }
     count("array_rebuild_changes", c.changes);
     count("array_rebuild_reads", c.reads);

@@ -36,6 +36,9 @@ void RebuildSimCounts::add(const RebuildSimCounts& o) {
     rebuilds += o.rebuilds;
     kills += o.kills;
     kills_in_rebuild += o.kills_in_rebuild;
+    outs += o.outs;
+    outs_in_rebuild += o.outs_in_rebuild;
+    backs += o.backs;
     copied += o.copied;
     late_copies += o.late_copies;
     unreadable += o.unreadable;
@@ -145,7 +148,7 @@ void RebuildSim::change_map(SlotState state, std::uint32_t slot) {
 void RebuildSim::activate_one() {
     std::vector<std::uint32_t> missing;
     for (std::uint32_t s = 0; s < kSlots; ++s)
-        if (drives_[s] != nullptr && !active_.contains(s)) missing.push_back(s);
+        if (s != out_slot() && !active_.contains(s)) missing.push_back(s);
     if (missing.empty()) return;
     const std::uint32_t slot = missing[below(static_cast<std::uint32_t>(missing.size()))];
     if (!send_record(slot)) return fail(fmt::format("slot {} refuses the volume's record", slot));
@@ -157,10 +160,8 @@ void RebuildSim::activate_one() {
                          .status;
     if (!ok(s)) return fail(fmt::format("slot {} refuses map {}: {}", slot, stored_.version, status_name(s)));
     active_.insert(slot);
-    std::uint32_t drives = 0;
-    for (const auto& drive : drives_) drives += drive != nullptr ? 1 : 0;
     trace("slot {} activates map {}", slot, stored_.version);
-    if (active_.size() == drives) told_ = stored_;
+    if (active_.size() == slots_here()) told_ = stored_;
 }
 
 /// The epoch is closed while its writer still has changes under way: drives that have the newest record refuse them.
@@ -178,12 +179,12 @@ void RebuildSim::lose_writer() {
 void RebuildSim::raise_one() {
     if (!closing_) return;
     for (std::uint32_t i = below(kSlots), tried = 0; tried < kSlots; ++tried, i = (i + 1) % kSlots) {
-        if (raised_.contains(i)) continue;
+        if (raised_.contains(i) || i == out_slot()) continue;
         if (!send_record(i)) fail(fmt::format("slot {} refuses epoch {}", i, record_.epoch));
         trace("slot {} is in epoch {}", i, record_.epoch);
         break;
     }
-    if (raised_.size() != kSlots) return;
+    if (raised_.size() != slots_here()) return;
     for (auto& [number, change] : changes_) change.abandoned = change.abandoned || !change.done;
     closing_ = false;
     epoch_ = record_.epoch;
@@ -199,6 +200,50 @@ void RebuildSim::learn_map() {
     // The writer gives up rounds that wait for a drive which is not there any more.
     for (auto& [number, change] : changes_)
         if (!change.done && !change.abandoned && change.version != known_.version) send(change);
+}
+
+std::uint32_t RebuildSim::out_slot() const {
+    for (std::uint32_t s = 0; s < kSlots; ++s)
+        if (stored_.slots[s].state == SlotState::kOut) return s;
+    return kSlots;
+}
+
+/// One drive is out at a time, and only while every block has a sound replica that is in.
+void RebuildSim::out_or_back() {
+    if (told_.version != stored_.version) return;
+    if (const std::uint32_t slot = out_slot(); slot != kSlots) return take_back(slot);
+    const std::uint32_t slot = below(kSlots);
+    std::uint32_t without = 0;
+    for (std::uint32_t s = 0; s < kSlots; ++s) {
+        if (s == slot) continue;
+        if (stored_.slots[s].state != SlotState::kIn) return;
+        without += drives_[s]->spoilt ? 1 : 0;
+    }
+    if (without + 1 < record_.geometry.replicas) take_out(slot);
+}
+
+/// It is silent, and its grant has ended: nothing reaches it, and it answers nothing.
+void RebuildSim::take_out(std::uint32_t slot) {
+    ++counts_.outs;
+    counts_.outs_in_rebuild += stored_.slots[slot].state == SlotState::kRebuilding ? 1 : 0;
+    trace("slot {} is out", slot);
+    rebuild_.reset();
+    ++lives_[slot];
+    raised_.erase(slot);
+    change_map(SlotState::kOut, slot);
+}
+
+/// The same drive, restarted or not, or an empty one in its place.
+void RebuildSim::take_back(std::uint32_t slot) {
+    ++counts_.backs;
+    trace("slot {} is back", slot);
+    if (one_in(6)) {
+        fill_slot(slot);
+    } else if (one_in(2)) {
+        kill(slot);
+    }
+    ++lives_[slot];
+    change_map(options_.back_as_in ? SlotState::kIn : SlotState::kRebuilding, slot);
 }
 
 /// Takes a drive away for good and gives its slot to an empty one.
@@ -303,7 +348,8 @@ void RebuildSim::send(Change& change) {
     ++change.round;
     change.waiting.clear();
     const auto replicas = replicas_of(known_, change.first);
-    for (std::uint32_t i = 0; i < replicas.count; ++i) change.waiting.insert(replicas.slot[i]);
+    for (std::uint32_t i = 0; i < replicas.count; ++i)
+        if (known_.slots[replicas.slot[i]].state != SlotState::kOut) change.waiting.insert(replicas.slot[i]);
     for (const std::uint32_t slot : change.waiting) resend(change, slot);
 }
 
@@ -329,7 +375,7 @@ void RebuildSim::deliver(std::size_t index) {
     Message m = std::move(messages_[index]);
     messages_[index] = std::move(messages_.back());
     messages_.pop_back();
-    const bool arrives = m.life == lives_[m.slot];
+    const bool arrives = m.life == lives_[m.slot] && m.slot != out_slot();
     // The writer connects to the drives that its map names: another one in the slot is not there for it.
     const auto& named = known_.slots[m.slot].ssd_uuid;
     const bool stranger = std::memcmp(named, drives_[m.slot]->options.ssd_uuid, sizeof(named)) != 0;
@@ -355,7 +401,8 @@ void RebuildSim::deliver(std::size_t index) {
     if (copy) ++counts_.late_copies;
     trace("{} {}at slot {}: {}", copy ? "late copy" : "floor",
           copy ? "" : fmt::format("{} ", m.command.cdw12), m.slot, status_name(a.status));
-    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch)
+    // Not granted: a drive that is back has not heard of the epoch yet; the next floor comes soon.
+    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && a.status != Status::kNotGranted)
         fail(fmt::format("FLOOR to slot {}: {}", m.slot, status_name(a.status)));
 }
 
@@ -399,7 +446,7 @@ void RebuildSim::read() {
     const nvme::BlockAddress block = below(kBlocks);
     const auto replicas = replicas_of(known_, block);
     const std::uint32_t slot = replicas.slot[below(replicas.count)];
-    if (known_.slots[slot].state != SlotState::kIn) return;
+    if (known_.slots[slot].state != SlotState::kIn || slot == out_slot()) return;
     nvme::IoFields f;
     f.volume = kVolume;
     f.client = kClient;
@@ -444,7 +491,7 @@ void RebuildSim::spoil_page() {
     if (record_.geometry.replicas < 3 || told_.version != stored_.version) return;
     std::uint32_t without = 0;
     for (std::uint32_t s = 0; s < kSlots; ++s)
-        without += stored_.slots[s].state == SlotState::kRebuilding || drives_[s]->spoilt ? 1 : 0;
+        without += stored_.slots[s].state != SlotState::kIn || drives_[s]->spoilt ? 1 : 0;
     if (without + 1 >= record_.geometry.replicas) return;
     const std::uint32_t slot = below(kSlots);
     auto& flash = drives_[slot]->flash;
@@ -467,6 +514,7 @@ void RebuildSim::spoil_page() {
 void RebuildSim::event() {
     now_ns_ += 1'000'000;
     if (below(100) < options_.spoils_of_hundred) return spoil_page();
+    if (options_.outs_of_hundred != 0 && below(100) < options_.outs_of_hundred) return out_or_back();
     const std::uint32_t dice = below(100);
     if (dice < 14) return new_change();
     if (dice < 58) {
@@ -499,11 +547,12 @@ void RebuildSim::settle() {
         return messages_.empty() && !rebuild_ && told_.version == stored_.version &&
                known_.version == told_.version && active_.size() == kSlots && !closing_ &&
                resolved_ + 1 == next_sequence_ && std::ranges::none_of(stored_.slots, [](const auto& s) {
-                   return s.state == SlotState::kRebuilding;
+                   return s.state == SlotState::kRebuilding || s.state == SlotState::kOut;
                });
     };
     for (int i = 0; i < 20'000 && failure_.empty() && !settled(); ++i) {
         now_ns_ += 1'000'000;
+        if (out_slot() != kSlots) out_or_back();
         activate_one();
         raise_one();
         learn_map();

@@ -4,7 +4,8 @@
 // Real: each drive's firmware (deengine), placement, and daemon/decisions/rebuild. Modelled: a writer that follows
 // rule 5 (a change goes to every replica of one version of the map, keeps its sequence through all retries, and is
 // acknowledged when all have answered; floors), the order in which messages arrive, and the daemon's order of store,
-// activate, in force. Faults: writers that end with changes under way, drives that are killed and mounted again, a drive that is lost for good, pages that
+// activate, in force. With outs_of_hundred, drives are silent for a while, out of the map, and come back with what they
+// had (rule 10). Faults: writers that end with changes under way, drives that are killed and mounted again, a drive that is lost for good, pages that
 // cannot be read, commands and answers that come late or not at all.
 //
 // Checked after every read, and at the end on every replica of every block (invariants 3, 4, 10, 11 and 14):
@@ -41,13 +42,15 @@ struct RebuildSimOptions {
     std::uint32_t trims_of_ten = 3;         ///< of the writer's changes
     std::uint32_t silences_of_hundred = 2;  ///< commands of the rebuild that get no answer
     std::uint32_t spoils_of_hundred = 0;    ///< additional events that make a page unreadable
+    std::uint32_t outs_of_hundred = 0;      ///< additional events that take a drive out, or back
+    bool back_as_in = false;                ///< a mutation: a drive that was out is *in* at once
     std::uint32_t max_tombstones = 0;       ///< of each drive; 0: few or very few, by the seed
     bool trace = false;                     ///< print what happens
 };
 
 struct RebuildSimCounts {
     std::uint64_t changes = 0, reads = 0, lost_drives = 0, lost_writers = 0, lost_in_rebuild = 0,
-                  rebuilds = 0, kills = 0, kills_in_rebuild = 0;
+                  rebuilds = 0, kills = 0, kills_in_rebuild = 0, outs = 0, outs_in_rebuild = 0, backs = 0;
     std::uint64_t copied = 0, late_copies = 0, unreadable = 0, blocks_compared = 0;
 
     void add(const RebuildSimCounts& o);
@@ -133,6 +136,12 @@ class RebuildSim final : public daemon::CopyPort {
                     const std::byte* data);
     void kill(std::uint32_t slot);
     void lose_drive();
+    void out_or_back();
+    void take_out(std::uint32_t slot);
+    void take_back(std::uint32_t slot);
+    [[nodiscard]] std::uint32_t out_slot() const;  ///< kSlots: none
+    /// Slots of the newest map that are not out.
+    [[nodiscard]] std::uint32_t slots_here() const { return kSlots - (out_slot() == kSlots ? 0 : 1); }
     void lose_writer();
     void raise_one();
     void spoil_page();

@@ -8,5 +8,9 @@ TEST(RebuildSimulation, EveryReplicaHoldsTheLastAcknowledgedVersionInManyHistori
     run_rebuild_seeds(10'000, 10'000);
 }
 
+TEST(RebuildSimulation, ADriveThatWasOutIsFilledWithWhatItMissedInManyHistories) {
+    run_rebuild_seeds(60'000, 5'000, 2);
+}
+
 }  // namespace
 }  // namespace gnstor::test

@@ -18,6 +18,10 @@ TEST(RebuildSimulation, EveryReplicaHoldsTheLastAcknowledgedVersionOfEveryBlock)
     run_rebuild_seeds(1, kSeeds);
 }
 
+TEST(RebuildSimulation, ADriveThatWasOutIsFilledWithWhatItMissed) {
+    run_rebuild_seeds(50'000, kSeeds / 2, 2);
+}
+
 /// Histories under `options` from seed `first` on, which has noticed the mutation, until one notices it.
 void expect_noticed(RebuildSimOptions options, std::uint64_t first) {
     std::string violation;
@@ -30,6 +34,7 @@ void expect_noticed(RebuildSimOptions options, std::uint64_t first) {
     RebuildSimOptions sound = options;
     sound.engine = deengine::Mutation::kNone;
     sound.rebuild = daemon::RebuildMutation::kNone;
+    sound.back_as_in = false;
     EXPECT_EQ(RebuildSim(sound).run(), "")
         << "seed " << options.seed << " is violated without the mutation, too";
     std::printf("noticed by seed %llu: %s\n", static_cast<unsigned long long>(options.seed),
@@ -89,6 +94,20 @@ TEST(RebuildMutations, ASlotThatIsInBeforeItsLastRangeIsCopiedIsNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kSkipLastRange;
     expect_noticed(options, 2);
+}
+
+TEST(RebuildMutations, ADriveThatWasOutAndIsInAtOnceIsNoticed) {
+    RebuildSimOptions options;
+    options.outs_of_hundred = 2;
+    options.back_as_in = true;
+    expect_noticed(options, 1);
+}
+
+TEST(RebuildMutations, ABlockThatWasTrimmedWhileTheDriveWasOutAndStaysIsNoticed) {
+    RebuildSimOptions options;
+    options.outs_of_hundred = 2;
+    options.engine = deengine::Mutation::kCopyKeepsResolved;
+    expect_noticed(options, 1);
 }
 
 }  // namespace

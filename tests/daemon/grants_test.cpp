@@ -18,6 +18,7 @@ class GrantsTest : public ManagerTest {
     void SetUp() override {
         options.lease_ms = 1'000'000;
         options.grant_ms = kGrantMs;
+        options.takes_out = false;  // changes wait for drives that stay in the map
         start();
         alice = client("alice");
         ASSERT_TRUE(create(alice, "v").ok());

@@ -255,14 +255,14 @@ TEST_F(HealthOfArrayTest, SsdsWhoseGrantsRunOutBecauseTheRecordsCannotBeReadAreD
     EXPECT_EQ(codes(), Codes{});
 }
 
-TEST_F(HealthOfArrayTest, AMissingSsdIsDown) {
+TEST_F(HealthOfArrayTest, AMissingSsdIsOutWhenItsGrantHasEnded) {
     manager.reset();
     array.boot();
     auto ports = array.ports();
     ports.erase(ports.begin() + 1);
     manager = Manager::start(*store, ports, options, now).value();
     let_pass(kBoundMs + 1'000);  // changes wait until grants from before the start have ended
-    EXPECT_EQ(codes(), (Codes{"GNS_SLOT_DOWN", "GNS_DEGRADED"}));
+    EXPECT_EQ(codes(), (Codes{"GNS_SLOT_OUT", "GNS_DEGRADED"}));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ namespace gnstor::daemon::test {
 
 /// What a drive keeps; outlives the port.
 struct ModelFlash {
+    bool was_out = false;  ///< its slot was out: volumes were deleted without it
     std::array<std::uint8_t, 16> uuid{};
     std::string node = "model";  ///< the address at which it is
     std::uint64_t term = 0;
@@ -75,6 +76,7 @@ class ModelSsd final : public SsdPort {
             for (const auto& [id, record] : flash_.volumes) list.records.push_back(record);
             for (const auto& [id, epoch] : flash_.purged)
                 list.highest_deleted_epoch = std::max(list.highest_deleted_epoch, epoch);
+            list.knows_out = flash_.tells_map;
             if (flash_.tells_map && !flash_.maps.empty()) list.newest_map = flash_.maps.rbegin()->second;
             if (!flash_.maps.empty())
                 for (const placement::Slot& slot : flash_.maps.rbegin()->second.slots)
@@ -237,7 +239,7 @@ class ModelSsd final : public SsdPort {
     nvme::Status remove(nvme::VolumeId volume) {
         const auto found = flash_.volumes.find(volume);
         if (found == flash_.volumes.end()) return nvme::Status::kNoSuchVolume;
-        if ((found->second.flags & nvme::kVolumeDeleting) == 0)
+        if ((found->second.flags & nvme::kVolumeDeleting) == 0 && !flash_.was_out)
             violated("purged a volume that was not marked");
         flash_.purged[volume] = std::max(flash_.purged[volume], found->second.epoch);
         flash_.volumes.erase(found);

@@ -9,6 +9,7 @@ class ReplaceTest : public ManagerTest {
 
     void SetUp() override {
         options.grant_ms = kGrantMs;
+        options.takes_out = false;  // OutTest has slots that are out
         start();
         owner = client("alice");
         ASSERT_TRUE(create(owner, "v").ok());
@@ -112,7 +113,8 @@ TEST_F(ReplaceTest, ARebuildContinuesInTheNextDaemon) {
 TEST_F(ReplaceTest, NothingIsCopiedBeforeTheMapIsInForce) {
     lose_and_wait(kLost);
     array.drives[0]->fault = [n = 0](bool after) mutable {
-        return !after && ++n > 0 ? Fault::kRefuse : Fault::kNone;  // it does not take the new map
+        return !after && ++n > 1 ? Fault::kRefuse
+                                 : Fault::kNone;  // it answers, and does not take the new map
     };
     expect_error(manager->replace_ssd(kLost, now), Errc::kIo, "not in force on every SSD");
     EXPECT_EQ(state(kLost), "rebuilding");
@@ -380,6 +382,189 @@ TEST_F(ReplaceTest, ASilentDonorOrTargetDelaysTheRebuildAndDoesNotEndIt) {
     }
     rebuild();
     EXPECT_EQ(state(kLost), "in");
+}
+
+/// An SSD that was part of another array, whose map has this version and no volume any more.
+ModelFlash of_another_array(std::uint32_t version) {
+    ModelFlash flash;
+    flash.uuid[0] = 0xF0;
+    flash.term = 1;
+    placement::ArrayMap map{};
+    map.version = version;
+    map.slot_count = 1;
+    map.slots[0].state = placement::SlotState::kIn;
+    map.slots[0].weight = 1000;
+    std::copy(flash.uuid.begin(), flash.uuid.end(), map.slots[0].ssd_uuid);
+    flash.maps[version] = map;
+    return flash;
+}
+
+TEST_F(ReplaceTest, WithoutRecordsTheMapOfAnotherArrayDoesNotCostThisArrayItsVolumes) {
+    for (const std::uint32_t version : {version(), version() + 7}) {
+        manager.reset();
+        lose_store();
+        ModelFlash flash = of_another_array(version);
+        array.boot();
+        ModelSsd foreign(9, flash);
+        std::vector<SsdPort*> ports = {&foreign};
+        for (SsdPort* port : array.ports()) ports.push_back(port);
+        expect_error(Manager::start(*store, ports, options, now), Errc::kState, "is of another array");
+        for (const auto& of_array : array.flash) EXPECT_EQ(of_array->volumes.size(), 2u);
+    }
+    start();
+    EXPECT_EQ(manager->list_volumes().size(), 2u);
+}
+
+TEST_F(ReplaceTest, VolumesOfAnSsdOfAnotherArrayDoNotComeIntoTheRecordsNorAreTheyRemovedThere) {
+    const nvme::VolumeRecord of_this_array = array.flash[0]->volumes.begin()->second;
+    for (const bool empty : {false, true}) {
+        if (empty) {
+            ASSERT_TRUE(manager->delete_volume(owner, "v", now).ok());
+            ASSERT_TRUE(manager->delete_volume(owner, "w", now).ok());
+        }
+        ModelFlash flash = of_another_array(3);
+        nvme::VolumeRecord record = of_this_array;
+        record.record_version = nvme::kVolumeRecordVersion;
+        record.geometry = {7, 256, 77, 4, 2, 0};
+        record.epoch = record.birth_epoch = record.revision = 1;
+        record.owner = owner;
+        std::memset(record.name, 0, sizeof record.name);
+        std::memcpy(record.name, "theirs", 6);
+        flash.volumes[77] = record;
+        manager.reset();
+        array.boot();
+        ModelSsd foreign(9, flash);
+        auto ports = array.ports();
+        ports.push_back(&foreign);
+        auto started = Manager::start(*store, ports, options, now);
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        EXPECT_EQ(started.value()->list_volumes().size(), empty ? 0u : 2u);
+        EXPECT_EQ(started.value()->info(now).ssds.back().state, "spare");
+        EXPECT_EQ(flash.volumes.size(), 1u);
+        started = error(Errc::kState, "none");
+        start();
+    }
+}
+
+TEST_F(ReplaceTest, RecordsThatAreAnOlderCopyTakeTheMapFromTheNewSsdAloneOrFindThatTheyAreOlderLater) {
+    auto backup = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    rebuild();
+    const std::uint32_t newest = version();
+    manager.reset();
+    store = std::move(backup);
+    const auto boot_with_both = [&](ModelSsd& replaced) {
+        auto ports = array.ports();
+        ports.push_back(&replaced);
+        for (const std::uint32_t s : {0u, 1u, 3u}) refuse(s);
+        return ports;
+    };
+    {  // The SSD that fills the slot and the one that was replaced answer, and no other does.
+        array.boot();
+        ModelSsd replaced(9, *lost);
+        auto started = Manager::start(*store, boot_with_both(replaced), options, now);
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        EXPECT_EQ(started.value()->info(now).map_version, newest);
+        EXPECT_EQ(started.value()->info(now).ssds.back().state, "spare");
+    }
+    // An SSD of the map that was silent at the start has a newer map: nothing is changed by these records any more.
+    backup = std::make_unique<MemoryRecordStore>();
+    manager.reset();
+    array.boot();
+    start();
+    auto older = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
+    lose_and_wait(3);
+    ASSERT_TRUE(manager->replace_ssd(3, now).ok());
+    const ModelFlash filled = *array.flash[3];
+    manager.reset();
+    store = std::move(older);
+    array.boot();
+    auto ports = array.ports();
+    ports.pop_back();
+    for (const std::uint32_t s : {0u, 1u, 2u}) refuse(s);
+    auto started = Manager::start(*store, ports, options, now);
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    heal();
+    for (int i = 0; i < 5; ++i) started.value()->tick(now += 1'000);
+    EXPECT_NE(started.value()->info(now).superseded.find("older copy"), std::string::npos)
+        << started.value()->info(now).superseded;
+}
+
+TEST_F(ReplaceTest, RecordsOnAFullDiskWhoseMapIsOlderThanThatOfTheSsdsAreNotServed) {
+    auto flaky = std::make_unique<FlakyStore>();
+    FlakyStore* records = flaky.get();
+    manager.reset();
+    store = std::move(flaky);
+    start();
+    for (auto& flash : array.flash) {  // a later daemon changed the map, and its records are lost
+        placement::ArrayMap map = flash->maps.rbegin()->second;
+        map.version += 1;
+        map.slots[kLost].state = placement::SlotState::kRebuilding;
+        flash->maps[map.version] = map;
+    }
+    manager.reset();
+    records->full = true;
+    array.boot();
+    expect_error(Manager::start(*store, array.ports(), options, now), Errc::kState, "newer map");
+    records->full = false;
+    start();
+    EXPECT_EQ(state(kLost), "rebuilding");
+}
+
+TEST_F(ReplaceTest, ADonorThatServedSecondsAgoIsAskedBeforeAnSsdIsGivenUp) {
+    lose_and_wait(kLost);
+    refuse(0);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kIo, "slot 0 does not serve either");
+    heal();
+    let_pass(kGrantMs);
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
+}
+
+TEST_F(ReplaceTest, WithoutRecordsASpareThatNoCommandReachedIsFilledAllTheSame) {
+    lose_and_wait(kLost);
+    const ModelFlash untouched = *array.flash[kLost];
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    manager.reset();
+    lose_store();
+    *array.flash[kLost] = untouched;
+    array.flash[kLost]->term = 0;
+    start();
+    EXPECT_EQ(state(kLost), "rebuilding");
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, AWriteProtectedSsdIsNoSpareAndASpareThatRefusesTheMapIsNamed) {
+    lose_and_wait(kLost);
+    array.drives[kLost]->write_protected = true;
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "write protected");
+    array.drives[kLost]->write_protected = false;
+    array.drives[kLost]->refuses_maps = true;
+    (void)manager->replace_ssd(kLost, now).ok();
+    let_pass(kBoundMs + kGrantMs);
+    expect_error(manager->replace_ssd(kLost, now), Errc::kState, "has not taken the map");
+    array.drives[kLost]->refuses_maps = false;
+    let_pass(kGrantMs);
+    EXPECT_TRUE(manager->replace_ssd(kLost, now).ok());
+    rebuild();
+    EXPECT_EQ(state(kLost), "in");
+}
+
+TEST_F(ReplaceTest, AVolumeThatAnSsdLacksWhileItIsFilledWasNotDeleted) {
+    lose_and_wait(kLost);
+    ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
+    auto copy = std::make_unique<MemoryRecordStore>(static_cast<MemoryRecordStore&>(*store));
+    manager.reset();
+    store = std::move(copy);
+    // A later daemon had begun to send it the volumes again, and the records are of before.
+    array.flash[kLost]->volumes.clear();
+    array.flash[kLost]->term += 5;
+    array.boot();
+    for (const std::uint32_t s : {0u, 1u, 3u}) refuse(s);
+    auto started = Manager::start(*store, array.ports(), options, now);
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    EXPECT_EQ(started.value()->list_volumes().size(), 2u);
 }
 
 }  // namespace gnstor::daemon::test::replace_test

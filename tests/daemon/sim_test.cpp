@@ -7,9 +7,12 @@
 // lease ends; what was acknowledged or listed (volumes, shares, lengths, deletions) is there after any
 // restart, with or without the store; when faults cease, everything settles and all drives are equal. Of
 // clients (docs/array.md, rule 19): no drive lets in a client under a key whose end was acknowledged or whose
-// records were lost, and no client gets such a key back; a name has one id while the store lives.
+// records were lost, and no client gets such a key back; a name has one id while the store lives. With grants, a drive
+// at a time is silent for a while: none is taken out while it may hold a grant (rule 10), a drive without a grant need
+// not be fenced, and when faults cease every drive is *in* again.
 #include "daemon/chaos.hpp"
 #include "daemon/decisions/manager.hpp"
+#include "daemon/records/generations.hpp"
 #include "support/count.hpp"
 
 #include <gtest/gtest.h>
@@ -37,8 +40,11 @@ struct Known {
 
 class Simulation {
   public:
-    explicit Simulation(std::uint64_t seed) : seed_(seed), chaos_(seed), array_(3) {
+    explicit Simulation(std::uint64_t seed, std::uint32_t grant_ms = 0)
+        : seed_(seed), chaos_(seed), array_(3) {
         array_.authenticate({0, 1});
+        options_.grant_ms = grant_ms;
+        for (auto& flash : array_.flash) flash->was_out = grant_ms != 0;
     }
 
     void run(int steps) {
@@ -46,6 +52,7 @@ class Simulation {
         for (int i = 0; i < steps && !::testing::Test::HasFailure(); ++i) {
             now_ += chaos_.random.below(120);
             try {
+                if (options_.grant_ms != 0) pass_with_grants();
                 step();
             } catch (const Crash&) {
                 manager_.reset();
@@ -58,21 +65,84 @@ class Simulation {
     }
     [[nodiscard]] const Chaos& chaos() const { return chaos_; }
     std::uint64_t acknowledged = 0, refused = 0, rebuilt = 0, starts = 0, second_writers = 0, looked = 0;
-    std::uint64_t starts_without_a_drive = 0, keys_ended = 0;
+    std::uint64_t starts_without_a_drive = 0, keys_ended = 0, outs = 0, backs = 0;
 
   private:
+    /// A drive falls silent or is heard again; the ticking thread's work.
+    void pass_with_grants() {
+        if (chaos_.random.below(40) == 0)
+            silent_ = chaos_.random.below(3) == 0 ? kNone : chaos_.random.below(array_.drives.size());
+        if (chaos_.random.below(4) == 0) manager_->tick(now_);
+        (void)manager_->rebuild_some(8);
+        note_grants();
+    }
+    /// As far as the drive itself knows. Without grants that end, always.
+    [[nodiscard]] bool may_serve(std::size_t drive) const {
+        return options_.grant_ms == 0 || now_ < granted_[drive] + options_.grant_ms;
+    }
+    /// A slot that is rebuilding is not read.
+    [[nodiscard]] bool is_filled(std::size_t drive) const {
+        if (options_.grant_ms == 0) return false;
+        return std::ranges::any_of(manager_->info(now_).ssds, [drive](const SsdInfo& ssd) {
+            return ssd.slot == drive && ssd.state == "rebuilding";
+        });
+    }
+    void note_grants() {
+        for (std::size_t d = 0; d < array_.drives.size(); ++d) {
+            if (array_.drives[d]->grants != grants_[d]) granted_[d] = now_;
+            grants_[d] = array_.drives[d]->grants;
+        }
+    }
+    void check_out() {
+        note_grants();
+        for (const SsdInfo& ssd : manager_->info(now_).ssds) {
+            if (ssd.slot >= array_.drives.size()) continue;
+            const bool out = ssd.state == "out";
+            if (out) {
+                EXPECT_FALSE(may_serve(ssd.slot))
+                    << "SSD " << ssd.slot << " is out with a grant; GN_SEED=" << seed_;
+            }
+            outs += out && !out_[ssd.slot] ? 1 : 0;
+            backs += ssd.state == "in" && out_[ssd.slot] ? 1 : 0;
+            if (out || ssd.state == "in") out_[ssd.slot] = out;
+        }
+    }
+    void settle_grants() {
+        silent_ = kNone;
+        const auto settled = [&] {
+            return std::ranges::all_of(manager_->info(now_).ssds,
+                                       [](const SsdInfo& s) { return s.state == "in"; });
+        };
+        for (int i = 0; i < 400 && !settled(); ++i) {
+            manager_->tick(now_ += 500);
+            (void)manager_->rebuild_some(64);
+        }
+        for (const SsdInfo& ssd : manager_->info(now_).ssds)
+            EXPECT_EQ(ssd.state, "in") << "SSD " << ssd.slot << " is not back; GN_SEED=" << seed_;
+        check_out();
+    }
     void lose_store() {
         store_ = MemoryRecordStore{};
-        ended_.insert(given_.begin(), given_.end());
+        // Of a term that no drive has seen nothing is known afterwards: a daemon that reached none of them gave it out.
+        std::uint64_t seen = 0;
+        for (const auto& flash : array_.flash) seen = std::max(seen, flash->term);
+        for (const auto& [client, generation] : given_)
+            if (generation < first_generation(seen + 1)) ended_.emplace(client, generation);
+        given_ = ended_;
         ids_.clear();
     }
 
     void start() {
         for (int tries = 0; tries < 1000; ++tries) {
+            if (tries > 50) silent_ = kNone;  // without records a start waits for all drives
             try {
+                if (!array_.drives.empty()) note_grants();
                 array_.boot();
-                for (auto& drive : array_.drives)
-                    drive->fault = [this](bool after) { return chaos_.at(after); };
+                grants_.assign(array_.drives.size(), 0);
+                for (std::size_t d = 0; d < array_.drives.size(); ++d)
+                    array_.drives[d]->fault = [this, d](bool after) {
+                        return d == silent_ ? Fault::kRefuse : chaos_.at(after);
+                    };
                 manager_.reset();
                 chaos_store_ = std::make_unique<ChaosStore>(store_, chaos_);
                 ++starts;
@@ -149,7 +219,7 @@ class Simulation {
             given_.emplace(id, client->generation);
         }
         for (const auto& drive : array_.drives)
-            for (const auto& host : drive->hosts.value_or(Hosts{}))
+            for (const auto& host : may_serve(drive->slot()) ? drive->hosts.value_or(Hosts{}) : Hosts{})
                 EXPECT_FALSE(ended_.contains(host))
                     << "SSD " << drive->slot() << " lets client " << host.first << " in; GN_SEED=" << seed_;
     }
@@ -223,7 +293,10 @@ class Simulation {
         }
         EXPECT_GT(opened->record.epoch, k.epoch)
             << "the same epoch was given to two openings; GN_SEED=" << seed_;
-        for (const auto& flash : array_.flash) {
+        note_grants();
+        for (std::size_t d = 0; d < array_.flash.size(); ++d) {
+            if (!may_serve(d)) continue;
+            const auto& flash = array_.flash[d];
             const auto there = flash->volumes.find(k.id);
             ASSERT_NE(there, flash->volumes.end()) << "GN_SEED=" << seed_;
             EXPECT_EQ(there->second.epoch, opened->record.epoch)
@@ -240,7 +313,7 @@ class Simulation {
         if (!opened.ok()) return void(++refused);
         ++looked;
         for (std::size_t d = 0; d < array_.flash.size(); ++d) {
-            if (d == missing_) continue;
+            if (d == missing_ || !may_serve(d) || is_filled(d)) continue;
             const auto there = array_.flash[d]->volumes.find(opened->record.geometry.volume);
             ASSERT_NE(there, array_.flash[d]->volumes.end()) << "GN_SEED=" << seed_;
             // Reading waits for no drive: one may lag, in the same life of the volume; none is ahead.
@@ -296,8 +369,10 @@ class Simulation {
         }
         ++acknowledged;
         if (k == known_.end()) return;
-        for (const auto& flash : array_.flash)
-            for (const auto& [id, record] : flash->volumes)
+        note_grants();
+        for (std::size_t d = 0; d < array_.flash.size(); ++d)
+            for (const auto& [id, record] :
+                 may_serve(d) ? array_.flash[d]->volumes : std::map<nvme::VolumeId, nvme::VolumeRecord>{})
                 EXPECT_STRNE(record.name, name.c_str())
                     << "a drive still has a deleted volume; GN_SEED=" << seed_;
         known_.erase(k);
@@ -307,6 +382,7 @@ class Simulation {
         for (const auto& flash : array_.flash)
             for (const std::string& v : flash->violations) ADD_FAILURE() << v << "; GN_SEED=" << seed_;
         if (!manager_) return;
+        check_out();
         check_clients();
         std::map<std::string, nvme::VolumeRecord> listed;
         for (const nvme::VolumeRecord& r : manager_->list_volumes()) {
@@ -347,6 +423,7 @@ class Simulation {
         start();
         now_ += 10'000;
         manager_->tick(now_);
+        if (options_.grant_ms != 0) settle_grants();
         EXPECT_EQ(manager_->tick(now_).pending, 0u) << "GN_SEED=" << seed_;
         EXPECT_TRUE(manager_->array().ok());
         check();
@@ -374,6 +451,11 @@ class Simulation {
 
     static constexpr std::size_t kNone = ~std::size_t{0};
     const std::uint64_t seed_;
+    std::size_t silent_ = kNone;  ///< the drive that answers nothing
+    std::vector<std::uint32_t> grants_ =
+        std::vector<std::uint32_t>(3);  ///< that each drive has taken since it booted
+    std::vector<std::uint64_t> granted_ = std::vector<std::uint64_t>(3);  ///< when each drive took its last
+    std::vector<bool> out_ = std::vector<bool>(3);
     std::size_t missing_ = kNone;  ///< the drive that this start was without
     Chaos chaos_;
     ModelArray array_;
@@ -439,6 +521,26 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
     gnstor::test::count("daemon_sim_rebuilds", rebuilt);
     gnstor::test::count("daemon_sim_held_leases", held);
     gnstor::test::count("daemon_sim_keys_ended", ended);
+}
+
+TEST(DaemonSimulation, DrivesAreTakenOutWithoutAGrantAndComeBackUnderAnyFaults) {
+    const std::uint64_t only = from_environment("GN_SEED", 0);
+    const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", kSeeds / 4);
+    const std::uint64_t first = only != 0 ? only : from_environment("GN_SIM_FIRST", 100'001);
+    std::uint64_t outs = 0, backs = 0, acknowledged = 0, rebuilt = 0;
+    for (std::uint64_t s = first; s < first + seeds && !HasFailure(); ++s) {
+        Simulation simulation(s, 2'000);
+        simulation.run(300);
+        outs += simulation.outs;
+        backs += simulation.backs;
+        acknowledged += simulation.acknowledged;
+        rebuilt += simulation.rebuilt;
+    }
+    if (only != 0) return;
+    gnstor::test::count("daemon_sim_outs", outs);
+    gnstor::test::count("daemon_sim_backs", backs);
+    gnstor::test::count("daemon_sim_out_acknowledged", acknowledged);
+    gnstor::test::count("daemon_sim_out_rebuilds", rebuilt);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ nvme::MapSet random_map(SplitMix64& random) {
     const bool whole = random.below(2) == 0;
     for (std::uint32_t s = 0; s < set.map.slot_count; ++s) {
         placement::Slot& slot = set.map.slots[s];
-        slot.state = whole ? SlotState::kIn : static_cast<SlotState>(random.below(5));
+        slot.state = whole ? SlotState::kIn : static_cast<SlotState>(random.below(6));
         slot.domain = static_cast<std::uint16_t>(1000 * random.below(domains));
         slot.weight = equal ? 3 : static_cast<std::uint32_t>(random.below(4));
     }

@@ -17,7 +17,17 @@ namespace gnstor::placement {
 inline constexpr std::uint32_t kMaxSlots = 64;
 inline constexpr std::uint32_t kMaxReplicas = 4;
 
-enum class SlotState : std::uint8_t { kEmpty = 0, kIn = 1, kRebuilding = 2, kJoining = 3, kDown = 4 };
+/// docs/array.md, rules 10, 12 and 14. kOut: the slot keeps its chunks, but its SSD is silent: it is neither read nor
+/// written, and returns as kRebuilding.
+enum class SlotState : std::uint8_t {
+    kEmpty = 0,
+    kIn = 1,
+    kRebuilding = 2,
+    kJoining = 3,
+    kDown = 4,
+    kOut = 5
+};
+inline constexpr SlotState kLastSlotState = SlotState::kOut;
 
 struct Slot {
     SlotState state;
@@ -28,6 +38,12 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 24, "the map travels in MAP SET as it lies in memory");
 
+/// Whether a slot may hold data; a slot that is rebuilding, joining or out counts.
+GN_HD
+inline bool takes_part(const Slot& slot) {
+    return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
+}
+
 /// The array's map; also the payload of MAP SET. Little endian.
 struct ArrayMap {
     std::uint32_t version;
@@ -37,9 +53,9 @@ struct ArrayMap {
 
 /// The lanes' copy of the map with precomputed members of place(): a lane pays for each word that it loads.
 struct LaneMap : ArrayMap {
-    std::uint64_t members;  ///< bit s: slot s may hold data (detail::takes_part())
+    std::uint64_t members;  ///< bit s: slot s may hold data (takes_part())
     std::uint64_t in;       ///< bit s: slot s is kIn, reads may go there
-    std::uint32_t plain;    ///< 1: all members have equal weights and distinct failure domains
+    std::uint32_t plain;  ///< 1: all members have equal weights and distinct failure domains, and none is out
     std::uint32_t reserved;
     static LaneMap of(const ArrayMap& map);
 };
@@ -61,7 +77,7 @@ struct Replicas {
     std::uint32_t count;
 };
 
-/// The slots that hold `chunk` (block address >> chunk_shift). Empty and down slots are skipped; fewer than
+/// The slots that hold `chunk` (block address >> chunk_shift), also those that are out. Empty and down slots are skipped; fewer than
 /// `replicas` are returned if there are fewer slots. O(slots * replicas).
 GN_HD
 Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);

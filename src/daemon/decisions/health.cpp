@@ -21,6 +21,7 @@ enum Code : std::size_t {
     kStaleStore,
     kRebuildStuck,
     kFull,
+    kSlotOut,
     kDegraded,
     kRebuilding,
     kMapPending,
@@ -48,18 +49,21 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     {"GNS_UNREADABLE", Severity::kError,
      "Reads and writes of chunks whose replicas are all on SSDs that do not serve fail, until these "
      "SSDs serve again.",
-     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names, and wait for a rebuild."},
+     "Bring back the SSDs that GNS_SLOT_DOWN, GNS_SLOT_OUT or GNS_STALE_STORE names, and wait for a "
+     "rebuild."},
     // kSlotDown
     {"GNS_SLOT_DOWN", Severity::kError,
      "Writes to chunks with a replica on this SSD fail; their reads come from other replicas. No "
-     "volume can be created or deleted.",
+     "volume can be created or deleted. If the other replicas serve, the SSD is taken out of the map when "
+     "its grant has "
+     "ended, after some ten seconds, and writes go on without it.",
      "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not "
      "run), or bring back its store and restart gnstord. The SSD takes what it missed and serves by "
      "itself. If its data is lost, put an empty SSD in its place and run 'gnstor ssd replace SLOT'."},
     // kStaleStore
     {"GNS_STALE_STORE", Severity::kError,
      "The SSD may lack acknowledged writes, so it is not read and gets no grant. Writes to chunks "
-     "with a replica on it fail.",
+     "with a replica on it fail until gnstord has taken it out of the map.",
      "Stop the array, put the newest store of this SSD in place of the copy, and start the array. If that "
      "store is lost, put an empty SSD in its place and run 'gnstor ssd replace SLOT'."},
     // kRebuildStuck
@@ -68,16 +72,31 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "(then their reads fail with Unrecovered Read Error, too), or the SSD of the slot refuses them.",
      "gnstord tries these blocks again and again. If the last refusal is Unrecovered Read Error, write "
      "the blocks again, for instance by putting again the objects that cannot be read. If it is Capacity "
-     "Exceeded, make room."},
+     "Exceeded, make room: in the file system that holds the SSD's store, if that is full, else by deleting. "
+     "If it is "
+     "Busy, wait: trims that are under way delay the copy."},
     // kFull
     {"GNS_FULL", Severity::kError,
      "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
      "and deleted.",
      "Delete volumes or objects, or trim blocks that are not needed."},
+    // kSlotOut
+    {"GNS_SLOT_OUT", Severity::kWarning,
+     "Reads and writes go on without this SSD, and creations and deletions do not wait for it. What is "
+     "written now has "
+     "one replica less.",
+     "Start the node that serves the SSD ('gnstor up' starts the nodes of a folder that do not run). The SSD "
+     "is filled "
+     "with what it missed when no volume is open for writing, or when 'gnstor ssd replace SLOT' is run; "
+     "until "
+     "reclaim(), writes of clients that were connected before then fail. If its data is lost, put an empty "
+     "SSD in its "
+     "place and run 'gnstor ssd replace SLOT'."},
     // kDegraded
     {"GNS_DEGRADED", Severity::kWarning,
      "Data can be read. If more SSDs stop serving, some of it may become unreadable until they are back.",
-     "Bring back the SSDs that GNS_SLOT_DOWN or GNS_STALE_STORE names, and wait for a rebuild."},
+     "Bring back the SSDs that GNS_SLOT_DOWN, GNS_SLOT_OUT or GNS_STALE_STORE names, and wait for a "
+     "rebuild."},
     // kRebuilding
     {"GNS_REBUILDING", Severity::kWarning,
      "The SSD takes every write while it serves, and is filled from the other replicas; reads come from "
@@ -178,8 +197,12 @@ class Findings {
     }
     void look_at_slots() {
         add_ssds(kSlotDown, "that do not serve", [](const SsdInfo& ssd) -> std::string {
-            if (ssd.serves || ssd.state == "stale") return {};
+            if (ssd.serves || ssd.state == "stale" || ssd.state == "out") return {};
             return ssd.trouble.empty() ? "it has not taken the map yet" : ssd.trouble;
+        });
+        add_ssds(kSlotOut, "that are out", [](const SsdInfo& ssd) -> std::string {
+            if (ssd.state != "out") return {};
+            return ssd.trouble.empty() ? "it answers again" : ssd.trouble;
         });
         add_ssds(kSsdTrouble, "that serve and refused a command of gnstord",
                  [](const SsdInfo& ssd) -> std::string { return ssd.serves ? ssd.trouble : std::string(); });

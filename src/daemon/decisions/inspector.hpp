@@ -29,7 +29,7 @@ struct SsdInfo : SsdReadings {
     std::uint32_t domain = 0;  ///< failure domain of the slot (placement.hpp)
     /// It took the map when it was last asked, and so has a grant to serve reads and writes.
     bool serves = false;
-    std::string state;  ///< in, missing, stale, spare, rebuilding, joining, down
+    std::string state;  ///< in, missing, stale, spare, rebuilding, joining, down, out
     std::string uuid;   ///< in the usual 8-4-4-4-12 form
     std::string serial;
     std::string nic_address;

@@ -23,9 +23,10 @@
 //     (manager_read_only.cpp);
 //   * a change of who may do what is stored, then sent to the drives whose nodes authenticate hosts. A drive
 //     that has not taken the newest list of hosts gets no new grant (manager_hosts.cpp);
-//   * while a volume exists, the map changes only when a spare takes the slot of a lost drive, and when that slot is
-//     filled (manager_replace.cpp). A missing drive keeps its slot until then, and creations and deletions wait for it.
-//     The failure domains of slots, on which placement depends, never change while there is a volume.
+//   * while a volume exists, the map changes only when silent drives are taken out or come back (manager_out.cpp), when a
+//     spare takes the slot of a lost drive, and when a slot is filled (manager_replace.cpp). Nothing waits for a drive that
+//     is out; creations and deletions wait for every other. The failure domains of slots, on which placement depends, never
+//     change while there is a volume.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -51,7 +52,9 @@ struct ManagerOptions {
     /// the same value: a starting daemon waits this long for grants of its predecessor to end. 0: without
     /// limit, for tests.
     std::uint32_t grant_ms = 10'000;
-    std::uint64_t seed = 0;               ///< seed of the volumes' hash factors
+    std::uint64_t seed = 0;  ///< seed of the volumes' hash factors
+    /// Whether SSDs that are silent are taken out of the map when their grant has ended.
+    bool takes_out = true;
     std::vector<std::string> warnings{};  ///< found while opening the SSDs; copied to the StartReport
 };
 
@@ -114,10 +117,11 @@ class Manager {
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
     /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain. The
-    /// spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
+    /// spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. If the slot is out and its SSD is
+    /// back, the SSD gets its slot again and is filled with what it missed. kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
     /// no spare. kState, kNoSpace: why it may not be replaced, or by none of the spares.
     Result<void> replace_ssd(std::uint32_t slot, std::uint64_t now_ms);
-    /// Takes an SSD that was found after the start as a spare. `port` must outlive the Manager. kExists: the SSD is known.
+    /// Takes an SSD that was found after the start as a spare, or as the SSD of a slot that is out. `port` must outlive the Manager. kExists: the SSD is known.
     /// kState: it has a slot, or belongs to another array; restart gnstord, or format it. kIo, kTimedOut: no answer.
     Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
     /// Sends up to so many commands of a rebuild. True: there is more to do at once. False: nothing is to be rebuilt, or
@@ -141,18 +145,24 @@ class Manager {
     struct Drive {
         SsdPort* port;
         SsdIdentity identity;
-        std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare
-        bool listed = false;           ///< it listed its records at start()
-        bool known = false;            ///< it has accepted a command of some daemon
-        bool serves = false;           ///< it took the map when it was last asked
-        std::string trouble{};         ///< why its last command failed; empty: it did not
-        GrantBound grant{};            ///< when the grant that it may hold has ended
+        std::uint32_t slot = kNoSlot;  ///< kNoSlot: a spare, out, or an older copy
+        /// The slot that it comes back to, if it is out: it gets no map and no grant until then.
+        std::uint32_t out_slot = kNoSlot;
+        bool listed = false;    ///< it listed its records at start()
+        bool known = false;     ///< it has accepted a command of some daemon
+        bool serves = false;    ///< it took the map when it was last asked
+        std::string trouble{};  ///< why its last command failed; empty: it did not
+        GrantBound grant{};     ///< when the grant that it may hold has ended
         /// Why it refuses the newest records of volumes.
         std::map<nvme::VolumeId, std::string> refused{};
         /// Changes in force without it: to be sent before it gets a grant.
         std::set<nvme::VolumeId> behind{};
         /// Version of the list of hosts that its node has taken on its port's present connection.
         std::optional<std::uint64_t> hosts{};
+        bool knows_out = true;  ///< its firmware takes maps with slots that are out
+        /// The end of the time that it has to take its first map in its slot, before it is taken out.
+        std::uint64_t to_serve_ms = 0;
+        std::uint64_t next_back_ms = 0;  ///< if it is out: not taken back by itself before
         bool admitted = false;    ///< the age of its store was checked on its port's present connection
         std::uint64_t taken = 0;  ///< the newest term of this daemon that it has stored
         std::string older{};      ///< not empty: its store is an older copy of itself; why
@@ -171,6 +181,7 @@ class Manager {
     [[nodiscard]] Result<std::uint64_t> next_term(const Takeover& t);
     Result<void> list_drives(std::vector<SsdPort*> ports, Takeover& t);
     [[nodiscard]] Result<void> check_none_is_new(const Takeover& t) const;
+    [[nodiscard]] Result<void> check_one_array(const Takeover& t) const;
     void adopt_map(Takeover& t);
     Result<void> merge_records(Takeover& t);
     Result<void> plan_map(Takeover& t);
@@ -186,6 +197,8 @@ class Manager {
     // manager_older_ssd.cpp
     [[nodiscard]] std::uint32_t slot_of(const SsdUuid& uuid) const;  ///< kNoSlot: no slot of the map has it
     [[nodiscard]] bool in_map(const SsdUuid& uuid) const { return slot_of(uuid) != kNoSlot; }
+    [[nodiscard]] bool tells_volumes(const SsdUuid& uuid) const;
+    [[nodiscard]] bool holds_data(const SsdUuid& uuid) const;
     void check_age(Drive& drive, std::uint64_t term);
     void set_older(Drive& drive, const std::string& why);
     void find_older(const Takeover& t);
@@ -214,7 +227,7 @@ class Manager {
     Result<void> activate(nvme::VolumeId volume);
     Result<void> activate_map();
     [[nodiscard]] std::vector<std::uint32_t> missing_slots()
-        const;                         ///< slots of the map whose drive was not found at the start
+        const;  ///< slots of the map, but for those that are out, whose drive was not found at the start
     Result<void> grant(Drive& drive);  ///< MAP SET
     template <class Command>
     Result<void> command(Drive& drive, Command send_it);
@@ -242,11 +255,28 @@ class Manager {
     Result<bool> answers(Drive& drive);
     void follow_map();
     Result<void> settle_replacement(std::uint32_t slot);
+    Result<void> ask_again(std::uint32_t slot);
+    [[nodiscard]] Error no_spare(std::uint32_t slot) const;
     [[nodiscard]] Result<void> check_version_left() const;
     [[nodiscard]] std::uint32_t rebuilding_slot() const;  ///< kNoSlot: none
     void end_rebuild(std::uint32_t slot);
     [[nodiscard]] std::optional<RebuildInfo> rebuild_info() const;
-    void add_slot_warnings(ArrayInfo& info) const;  // manager_info.cpp
+    void add_slot_warnings(ArrayInfo& info) const;            // manager_info.cpp
+    [[nodiscard]] SsdInfo info_of(const Drive& drive) const;  // likewise
+
+    // manager_out.cpp
+    [[nodiscard]] bool is_out(std::uint32_t slot) const;
+    [[nodiscard]] bool is_out(const SsdUuid& uuid) const;
+    [[nodiscard]] bool any_out() const;
+    [[nodiscard]] std::vector<std::uint32_t> silent_slots();
+    [[nodiscard]] Result<void> check_redundant(const std::vector<std::uint32_t>& silent) const;
+    [[nodiscard]] bool written_by_client() const;
+    bool take_out_silent();  ///< true: it changed the map
+    void take_back_answering();
+    Result<void> ask_whether_back(Drive& drive);
+    Drive* returning_to(std::uint32_t slot);
+    Result<void> take_back(Drive& drive);
+    Result<void> remove_deleted(Drive& drive);
 
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);
@@ -299,6 +329,7 @@ class Manager {
     std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
     std::uint64_t now_ms_ = 0;      ///< the newest time passed by a caller
     GrantBound before_start_;       ///< of missing SSDs: their grants from the previous daemon
+    bool started_ = false;          ///< take_over() has ended
     bool unsure_ = false;           ///< a save failed, and the store was not read again since
     std::string read_only_;         ///< not empty: why the term has not been stored since the start
     Errc read_only_code_ = Errc::kNoSpace;
@@ -306,7 +337,8 @@ class Manager {
     bool raise_due_ = false;          ///< an SSD has reconnected since the term was raised
     std::uint64_t written_term_ = 0;  ///< the newest term under which a volume was changed
     std::uint64_t raised_ms_ = 0;     ///< when raise_term() last raised it
-    std::string superseded_;          ///< not empty: another daemon took over, so nothing may be changed
+    std::string out_trouble_;  ///< why silent SSDs were not taken out, or one that is back not taken back
+    std::string superseded_;   ///< not empty: another daemon took over, so nothing may be changed
     StartReport report_;
 };
 

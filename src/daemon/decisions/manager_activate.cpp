@@ -43,7 +43,7 @@ Result<void> Manager::reload() {
     }
     const bool other_map = loaded->map.version != records_.map.version;
     records_ = std::move(loaded).value();
-    if (other_map) follow_map();
+    if (other_map && started_) follow_map();
     std::erase_if(live_, [this](const auto& live) { return !records_.volumes.contains(live.first); });
     unsure_ = false;
     return {};
@@ -101,7 +101,7 @@ Result<void> Manager::put_record(Drive& drive, const nvme::VolumeRecord& record)
 }
 
 void Manager::note_superseded(const Error& e) {
-    if (e.code != Errc::kState) return;
+    if (e.code != Errc::kState || !superseded_.empty()) return;
     superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
                               records_.term, e.message);
 }
@@ -112,22 +112,28 @@ Result<void> Manager::activate(nvme::VolumeId volume) {
         return error(Errc::kNotFound, "the volume with VID {} no longer exists", volume);
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     live_[volume].in_force = false;
-    // Creations and deletions need every drive: a VID may not be reused before.
+    // Creations and deletions need every drive that is not out: a VID may not be reused before.
     const bool lives = !records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0;
+    // They rely on slots being out only after a drive has stored that: else a daemon without records would believe
+    // what an SSD that was out tells.
+    if (!lives && any_out() && told_ != records_.map.version)
+        return error(Errc::kBusy, "the map without the SSDs that are out is not in force yet");
     // Sends to every drive even after one failed, so that as few as possible lag.
     Result<void> first;
     bool without = lives;  // drives that did not take it have no grant left (docs/array.md, rule 2)
+    bool taken = false;    // by one at least: else it would be lost with the records
     std::vector<Drive*> behind;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
-        if (records_.map.slots[s].state == placement::SlotState::kEmpty) continue;
+        if (records_.map.slots[s].state == placement::SlotState::kEmpty || is_out(s)) continue;
         Drive* drive = drive_in(s);
         Result<void> sent = drive == nullptr ? Result<void>(missing_error(s)) : send(*drive, record);
+        taken = taken || sent.ok();
         if (sent.ok()) continue;
         without = without && !may_hold_grant(drive == nullptr ? before_start_ : drive->grant);
         if (drive != nullptr) behind.push_back(drive);
         if (first.ok()) first = std::move(sent);
     }
-    if (!superseded_.empty() || (!first.ok() && !without)) return first;
+    if (!superseded_.empty() || (!first.ok() && !(without && taken))) return first;
     for (Drive* drive : behind) drive->behind.insert(volume);
     if (records_.creating.contains(volume) && (record.flags & nvme::kVolumeDeleting) == 0) {
         // Stored before any client learns of it: after a restart it must not look like a creation that can
@@ -144,11 +150,13 @@ Result<void> Manager::activate_map() {
     map_in_force_ = false;
     Result<void> first;
     bool without = true;  // drives that did not take it have no grant left (docs/array.md, rule 2)
+    bool taken = false;   // by one at least: else it would be lost with the records
     for (Drive& drive : drives_) {
         if (drive.slot == kNoSlot) continue;
         Result<void> granted = grant(drive);
         drive.known = drive.known || granted.ok();
         drive.serves = granted.ok();
+        taken = taken || granted.ok();
         if (granted.ok()) {
             drive.trouble.clear();
             continue;
@@ -160,7 +168,7 @@ Result<void> Manager::activate_map() {
         without = without && !may_hold_grant(drive.grant);
     }
     map_in_force_ = first.ok();
-    if (map_in_force_ || without) told_ = records_.map.version;
+    if (map_in_force_ || (without && taken)) told_ = records_.map.version;
     note_taken();
     return first;
 }
@@ -168,7 +176,7 @@ Result<void> Manager::activate_map() {
 std::vector<std::uint32_t> Manager::missing_slots() const {
     std::vector<std::uint32_t> slots;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        if (records_.map.slots[s].state != placement::SlotState::kEmpty &&
+        if (records_.map.slots[s].state != placement::SlotState::kEmpty && !is_out(s) &&
             std::ranges::none_of(drives_, [s](const Drive& drive) { return drive.slot == s; }))
             slots.push_back(s);
     return slots;
@@ -264,7 +272,7 @@ Result<void> Manager::finish_delete(nvme::VolumeId volume) {
     Result<void> first;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         Drive* drive = drive_in(s);
-        // The slot is empty: activate() of a deletion succeeds only with every drive.
+        // The slot is empty or out: activate() of a deletion succeeds only with every other drive.
         if (drive == nullptr) continue;
         Result<void> purged = remove_volume(*drive, volume);
         if (!purged.ok() && purged.error().code == Errc::kNotFound) purged = {};

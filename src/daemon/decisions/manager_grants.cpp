@@ -41,7 +41,8 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     const bool stores = try_store(now_ms);
     const bool settles = !map_in_force_;
     const bool raises = stores && raise_is_due();
-    if (settles || raises || grants_due(now_ms)) {
+    const bool asks = settles || raises || grants_due(now_ms);
+    if (asks) {
         bool in_force = activate_map().ok();
         // Only after every drive was asked: one that has seen another daemon's term refuses.
         if (raises && superseded_.empty()) {
@@ -53,6 +54,11 @@ TickReport Manager::tick(std::uint64_t now_ms) {
             report.settled += settles ? 1 : 0;
         }
     }
+    if (stores && superseded_.empty()) {
+        const bool taken_out = take_out_silent();
+        if (asks && !taken_out && map_in_force_) take_back_answering();
+    }
+    if (!superseded_.empty()) return report;
     if (hosts_in_force()) {
         rotating_.clear();
     } else {

@@ -13,11 +13,41 @@ void Manager::add_slot_warnings(ArrayInfo& info) const {
                 "the SSD of slot {} ({}) is missing: volumes can be read, not changed, until it is "
                 "back or replaced",
                 s, uuid_text(records_.map.slots[s].ssd_uuid)));
+    if (!out_trouble_.empty()) info.warnings.push_back(out_trouble_);
     for (const Drive& drive : drives_)
-        if (drive.slot == kNoSlot && drive.older.empty() && drive.listed)
+        if (drive.slot == kNoSlot && drive.out_slot == kNoSlot && drive.older.empty() && drive.listed)
             info.warnings.push_back(
                 fmt::format("SSD {} is a spare: 'gnstor ssd replace' gives it the slot of a lost SSD",
                             drive.identity.serial));
+}
+
+SsdInfo Manager::info_of(const Drive& drive) const {
+    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down", "out"};
+    SsdInfo ssd;
+    std::uint8_t uuid[16];
+    std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
+    ssd.slot = !drive.older.empty()        ? drive.older_slot
+               : drive.out_slot != kNoSlot ? drive.out_slot
+                                           : drive.slot;
+    ssd.state = !drive.older.empty()        ? "stale"
+                : drive.out_slot != kNoSlot ? "out"
+                : drive.slot == kNoSlot
+                    ? "spare"
+                    : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
+    ssd.uuid = uuid_text(uuid);
+    ssd.serial = drive.identity.serial;
+    ssd.nic_address = drive.identity.nic_address;
+    ssd.service = drive.identity.service;
+    ssd.subsystem_nqn = drive.identity.subsystem_nqn;
+    ssd.capacity_blocks = drive.identity.capacity_blocks;
+    ssd.trouble = drive.trouble;
+    for (const auto& [volume, why] : drive.refused)
+        if (ssd.trouble.empty() && records_.volumes.contains(volume))
+            ssd.trouble = fmt::format("it refuses the record of volume '{}': {}",
+                                      records_.volumes.at(volume).name, why);
+    ssd.serves = drive.slot != kNoSlot && drive.serves && may_hold_grant(drive.grant);
+    if (ssd.slot != kNoSlot) ssd.domain = records_.map.slots[ssd.slot].domain;
+    return ssd;
 }
 
 ArrayInfo Manager::info(std::uint64_t now_ms) const {
@@ -29,42 +59,21 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     info.read_only = read_only();
     info.warnings = report_.warnings;
     add_slot_warnings(info);
-    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down"};
     for (const Drive& drive : drives_) {
-        SsdInfo ssd;
-        std::uint8_t uuid[16];
-        std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
-        ssd.slot = drive.older.empty() ? drive.slot : drive.older_slot;
-        ssd.state = !drive.older.empty() ? "stale"
-                    : drive.slot == kNoSlot
-                        ? "spare"
-                        : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
-        ssd.uuid = uuid_text(uuid);
-        ssd.serial = drive.identity.serial;
-        ssd.nic_address = drive.identity.nic_address;
-        ssd.service = drive.identity.service;
-        ssd.subsystem_nqn = drive.identity.subsystem_nqn;
-        ssd.capacity_blocks = drive.identity.capacity_blocks;
-        ssd.trouble = drive.trouble;
-        for (const auto& [volume, why] : drive.refused)
-            if (ssd.trouble.empty() && records_.volumes.contains(volume))
-                ssd.trouble = fmt::format("it refuses the record of volume '{}': {}",
-                                          records_.volumes.at(volume).name, why);
-        ssd.serves = drive.slot != kNoSlot && drive.serves && may_hold_grant(drive.grant);
-        if (ssd.slot != kNoSlot) ssd.domain = records_.map.slots[ssd.slot].domain;
+        SsdInfo ssd = info_of(drive);
         if (drive.slot != kNoSlot) info.capacity_blocks += ssd.capacity_blocks;
         info.ssds.push_back(std::move(ssd));
     }
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         const placement::Slot& slot = records_.map.slots[s];
-        const bool here =
-            std::any_of(drives_.begin(), drives_.end(), [s](const Drive& d) { return d.slot == s; }) ||
-            older_in(s) != nullptr;
+        const bool here = std::any_of(drives_.begin(), drives_.end(),
+                                      [s](const Drive& d) { return d.slot == s || d.out_slot == s; }) ||
+                          older_in(s) != nullptr;
         if (slot.state == placement::SlotState::kEmpty || here) continue;
         SsdInfo missing;
         missing.slot = s;
         missing.domain = slot.domain;
-        missing.state = "missing";
+        missing.state = is_out(s) ? "out" : "missing";
         missing.uuid = uuid_text(slot.ssd_uuid);
         missing.trouble = "the SSD was not found when gnstord started";
         info.ssds.push_back(std::move(missing));

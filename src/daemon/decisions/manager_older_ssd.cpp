@@ -32,6 +32,18 @@ std::uint32_t Manager::slot_of(const SsdUuid& uuid) const {
     return kNoSlot;
 }
 
+/// Whether its volumes are those of the array: not those of an SSD that was replaced, is out, or is of another array.
+/// Without a map every SSD tells.
+bool Manager::tells_volumes(const SsdUuid& uuid) const {
+    return records_.map.version == 0 || (in_map(uuid) && !is_out(uuid));
+}
+
+/// Whether the map says that it has all volumes and their blocks.
+bool Manager::holds_data(const SsdUuid& uuid) const {
+    const std::uint32_t slot = slot_of(uuid);
+    return slot != kNoSlot && records_.map.slots[slot].state == placement::SlotState::kIn;
+}
+
 void Manager::check_age(Drive& drive, std::uint64_t term) {
     const auto stored = records_.ssd_terms.find(drive.identity.uuid);
     if (stored != records_.ssd_terms.end() && term < stored->second)
@@ -47,8 +59,8 @@ void Manager::set_older(Drive& drive, const std::string& why) {
         "run 'gnstor ssd replace'",
         drive.identity.serial, why);
     drive.trouble = drive.older;
-    drive.older_slot = drive.slot;
-    drive.slot = kNoSlot;
+    drive.older_slot = drive.slot != kNoSlot ? drive.slot : drive.out_slot;
+    drive.slot = drive.out_slot = kNoSlot;
     report_.warnings.push_back(drive.older);
 }
 
@@ -63,8 +75,8 @@ Error Manager::missing_error(std::uint32_t slot) const {
     return error(Errc::kIo, "the SSD of slot {} is missing; bring it back and start the array again", slot);
 }
 
-/// Finds SSDs of the map that hold an earlier life of a volume: a VID is reused only after every SSD has
-/// purged it, so their store is older.
+/// Finds SSDs of the map that hold an earlier life of a volume: a VID is reused only after every SSD that is not out
+/// has purged it, so their store is older.
 void Manager::find_older(const Takeover& t) {
     std::map<nvme::VolumeId, nvme::Epoch> births;
     const auto born = [&](const nvme::VolumeRecord& record) {
@@ -82,6 +94,7 @@ void Manager::find_older(const Takeover& t) {
         Drive& drive = drives_[d];
         if (!counts(drive)) continue;
         check_age(drive, t.terms[d]);
+        if (is_out(drive.identity.uuid)) continue;
         for (const nvme::VolumeRecord& record : t.seen[d])
             if (drive.older.empty() && record.epoch < births.at(record.geometry.volume))
                 set_older(drive, fmt::format("it holds volume '{}', which was deleted", record.name));
@@ -98,7 +111,7 @@ void Manager::drop_deleted(Takeover& t) {
         bool held = records_.creating.contains(id);
         for (std::size_t d = 0; d < drives_.size(); ++d) {
             const Drive& drive = drives_[d];
-            if (!drive.listed || !drive.older.empty() || !in_map(drive.identity.uuid)) continue;
+            if (!drive.listed || !drive.older.empty() || !holds_data(drive.identity.uuid)) continue;
             (t.has(d, id) ? held : lacking) = true;
         }
         if (lacking && !held) gone.push_back(id);
@@ -127,7 +140,8 @@ void Manager::forget_deleted(Takeover& t, nvme::VolumeId id, std::string why) {
 Result<void> Manager::drop_renamed(Takeover& t) {
     const auto held_by_any = [&](nvme::VolumeId id) {
         for (std::size_t d = 0; d < drives_.size(); ++d)
-            if (drives_[d].older.empty() && t.has(d, id)) return true;
+            if (drives_[d].older.empty() && tells_volumes(drives_[d].identity.uuid) && t.has(d, id))
+                return true;
         return false;
     };
     std::map<std::string, nvme::VolumeId> names;
@@ -172,12 +186,20 @@ Result<void> Manager::admit(Drive& drive) {
         GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));
         raise_due_ = raise_due_ || drive.admitted;
         drive.admitted = true;
+        drive.knows_out = listed.knows_out;
         drive.taken = 0;  // it may have restarted, and lost the terms that it does not store
         drive.hosts.reset();
         // What was copied to it may be gone with another store.
         if (drive.slot != kNoSlot && drive.slot == rebuilding_slot()) rebuild_.reset();
         check_age(drive, listed.term);
+        if (in_map(drive.identity.uuid) && listed.newest_map.version > records_.map.version)
+            superseded_ = fmt::format(
+                "SSD {} has map {}, and the records of this gnstord (term {}), which are an older copy, have "
+                "map {}; "
+                "restart it",
+                drive.identity.serial, listed.newest_map.version, records_.term, records_.map.version);
     }
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
     if (!drive.older.empty()) return error(Errc::kIo, "{}", drive.older);
     return {};
 }

@@ -28,10 +28,17 @@ Result<void> Manager::check_not_behind(const Takeover& t, const Error& cause) co
                      "bring back the newest records",
                      serial, what, cause.message);
     };
+    if (t.newest_map.version > records_.map.version)
+        return error(
+            Errc::kState,
+            "an SSD has a newer map (version {}) than the records (version {}), and the records cannot be "
+            "updated: {}; solve this, or bring back the newest records",
+            t.newest_map.version, records_.map.version, cause.message);
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         if (!drives_[d].older.empty()) continue;
         const std::string& serial = drives_[d].identity.serial;
         if (t.terms[d] > records_.term) return behind(serial, "a newer term");
+        if (!tells_volumes(drives_[d].identity.uuid)) continue;  // it may hold volumes that were deleted
         for (const nvme::VolumeRecord& seen : t.seen[d]) {
             const nvme::VolumeId id = seen.geometry.volume;
             const auto retired = records_.retired.find(id);
@@ -87,6 +94,7 @@ void Manager::become_writable(std::uint64_t now_ms) {
     for (Drive& drive : drives_) {
         Result<SsdVolumes> listed = drive.port->volume_list(records_.term);
         drive.hosts.reset();  // it may have restarted since
+        if (listed.ok() && in_map(drive.identity.uuid)) t.note_map(listed->newest_map);
         if (listed.ok() && drive.older.empty()) check_age(drive, listed->term);
         t.terms.push_back(listed.ok() ? listed->term : 0);
         drive.listed = listed.ok();

@@ -30,6 +30,7 @@ Result<bool> Manager::answers(Drive& drive) {
 Result<void> Manager::check_lost(std::uint32_t slot) {
     if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
         return error(Errc::kNotFound, "the array has no slot {}; 'gnstor ssd list' shows its slots", slot);
+    if (is_out(slot)) return {};  // its grant had ended before, and it gets none
     Drive* drive = drive_in(slot);
     const Drive* older = older_in(slot);  // sent nothing since it was found to be older
     if (drive != nullptr && drive->serves) {
@@ -55,11 +56,19 @@ Result<void> Manager::check_donors(std::uint32_t slot) {
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
         const placement::SlotState state = records_.map.slots[s].state;
         if (s == slot || state == placement::SlotState::kEmpty) continue;
-        const Drive* other = drive_in(s);
+        Drive* other = drive_in(s);
+        if (is_out(s)) {  // of the same node, as a rule
+            GN_TRY(check_redundant({slot}));
+            continue;
+        }
         if (state != placement::SlotState::kIn)
             return error(Errc::kState, "slot {} is being filled; wait until that ends, then replace slot {}",
                          s, slot);
-        if (other == nullptr || !other->serves)
+        bool serves = other != nullptr && other->serves;
+        if (serves) {
+            GN_ASSIGN(serves, answers(*other));  // it took its last grant, which may be seconds ago
+        }
+        if (!serves)
             return error(Errc::kIo,
                          "the SSD of slot {} does not serve either, and the other replicas of what slot {} "
                          "held may be on it; bring it back first",
@@ -100,15 +109,18 @@ Result<void> Manager::check_spare(Drive& spare, std::uint32_t slot) {
             "SSD {} is not empty: it has been part of an array; format it ('gnstor ssd format') to use it "
             "as a spare",
             serial);
+    if (!spare.port->keeps_terms())
+        return error(Errc::kState, "SSD {} is write protected, so it cannot be filled", serial);
     return {};
 }
 
 /// Two failure domains may be on one node only if they are so now, as in an array of one node. The address of a lost SSD
 /// that was not found at the start is unknown.
 Result<void> Manager::check_domain(const Drive& spare, std::uint32_t slot) {
-    const Drive* lost = drive_in(slot);
     std::set<std::string> nodes;
-    if (lost != nullptr) nodes.insert(lost->identity.nic_address);
+    for (const Drive& lost : drives_)
+        if (lost.slot == slot || lost.out_slot == slot || lost.older_slot == slot)
+            nodes.insert(lost.identity.nic_address);
     const Drive* same_node = nullptr;  // of another domain than the slot's
     for (const Drive& other : drives_) {
         if (other.slot == kNoSlot || other.slot == slot) continue;
@@ -137,23 +149,47 @@ Result<void> Manager::check_version_left() const {
     return error(Errc::kNoSpace, "this gnstord has used up its map versions; restart it, and try again");
 }
 
+Error Manager::no_spare(std::uint32_t slot) const {
+    // Of these slots the SSD may be sound.
+    if (records_.map.slots[slot].state == placement::SlotState::kRebuilding)
+        return error(Errc::kNotFound,
+                     "slot {} is being filled, and its SSD does not answer: start its node. If this SSD is "
+                     "lost, too, put an "
+                     "empty one ('gnstor ssd format') in its place, and start its node",
+                     slot);
+    if (is_out(slot))
+        return error(Errc::kNotFound,
+                     "slot {} is out, and neither its SSD answers nor is there a spare: start its node. If "
+                     "its data is lost, "
+                     "put an empty SSD ('gnstor ssd format') in its place, and start its node",
+                     slot);
+    return error(Errc::kNotFound,
+                 "there is no spare: an SSD without a slot. Put an empty SSD ('gnstor ssd format') in place "
+                 "of the lost one, "
+                 "and start its node");
+}
+
 Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     observe_time(now_ms);
     GN_TRY(sure());
     if (Drive* filling = drive_in(slot); filling != nullptr && slot == rebuilding_slot()) {
         GN_ASSIGN(const bool goes_on, answers(*filling));
-        if (goes_on) return settle_replacement(slot);  // asked again
+        if (goes_on) return ask_again(slot);
+    }
+    if (Drive* back = returning_to(slot); back != nullptr) {
+        if (const std::uint32_t other = rebuilding_slot(); other != kNoSlot)
+            return error(Errc::kState,
+                         "slot {} is being filled; wait until that ends, then try slot {} again", other,
+                         slot);
+        return take_back(*back);
     }
     GN_TRY(check_lost(slot));
     GN_TRY(check_donors(slot));
     GN_TRY(check_version_left());
     const Drive* spare = nullptr;
-    Result<void> why = error(
-        Errc::kNotFound,
-        "there is no spare: an SSD without a slot. Put an empty SSD ('gnstor ssd format') in place of the "
-        "lost one, and start its node");
+    Result<void> why = no_spare(slot);
     for (Drive& drive : drives_) {
-        if (drive.slot != kNoSlot || !drive.older.empty()) continue;
+        if (drive.slot != kNoSlot || drive.out_slot != kNoSlot || !drive.older.empty()) continue;
         why = check_spare(drive, slot);
         if (!why.ok()) continue;
         spare = &drive;
@@ -167,28 +203,49 @@ Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     Change change;
     change.map = map;
     GN_TRY(commit(change));
-    log_info("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
+    log_warn("slot {}: SSD {} takes the place of a lost one and is filled from the other replicas (map {})",
              slot, spare->identity.serial, map.version);
     follow_map();
     return settle_replacement(slot);
 }
 
-/// After another map came into the records: an SSD that has lost its slot is forgotten, one that has got a slot knows no
-/// volume yet.
+/// The SSD that is to fill the slot answers already.
+Result<void> Manager::ask_again(std::uint32_t slot) {
+    GN_TRY(settle_replacement(slot));
+    const Drive* filling = drive_in(slot);
+    if (filling == nullptr || filling->serves || filling->trouble.empty()) return {};
+    return error(Errc::kState,
+                 "SSD {} takes the place of a lost one, and has not taken the map: {}; if that lasts, stop "
+                 "its node, and have "
+                 "slot {} replaced again",
+                 filling->identity.serial, filling->trouble, slot);
+}
+
+/// After another map came into the records: an SSD that has lost its slot is forgotten; one that has got a slot, or got it
+/// again, is sent every volume.
 void Manager::follow_map() {
-    std::set<SsdUuid> had;
-    for (const Drive& drive : drives_)
-        if (drive.slot != kNoSlot || drive.older_slot != kNoSlot) had.insert(drive.identity.uuid);
+    std::set<SsdUuid> known, served;
+    for (const Drive& drive : drives_) {
+        if (drive.slot != kNoSlot) served.insert(drive.identity.uuid);
+        if (drive.slot != kNoSlot || drive.older_slot != kNoSlot || drive.out_slot != kNoSlot)
+            known.insert(drive.identity.uuid);
+    }
     (void)take_slots();
     std::erase_if(drives_, [&](const Drive& drive) {
-        const bool lost = drive.slot == kNoSlot && drive.older_slot == kNoSlot;
+        const bool lost = drive.slot == kNoSlot && drive.older_slot == kNoSlot && drive.out_slot == kNoSlot;
         if (lost && !drive.older.empty()) std::erase(report_.warnings, drive.older);
-        return lost && had.contains(drive.identity.uuid);
+        return lost && known.contains(drive.identity.uuid);
     });
-    for (Drive& drive : drives_)
-        if (drive.slot != kNoSlot && !had.contains(drive.identity.uuid))
-            for (const auto& [id, record] : records_.volumes)
-                if ((record.flags & nvme::kVolumeDeleting) == 0) drive.behind.insert(id);
+    for (Drive& drive : drives_) {
+        if (drive.out_slot != kNoSlot) {
+            drive.serves = false;
+            drive.behind.clear();
+            drive.refused.clear();
+        }
+        if (drive.slot == kNoSlot || served.contains(drive.identity.uuid)) continue;
+        drive.to_serve_ms = now_ms_ + options_.grant_ms;
+        for (const auto& [id, record] : records_.volumes) drive.behind.insert(id);
+    }
     map_in_force_ = false;
     rebuild_.reset();
 }
@@ -208,7 +265,7 @@ Result<void> Manager::add_spare(SsdPort& port, std::uint64_t now_ms) {
     for (const Drive& other : drives_)
         if (other.identity.uuid == drive.identity.uuid)
             return error(Errc::kExists, "gnstord knows SSD {} already", serial);
-    if (in_map(drive.identity.uuid))
+    if (in_map(drive.identity.uuid) && !is_out(drive.identity.uuid))
         return error(Errc::kState,
                      "SSD {} fills slot {}, but was missing when gnstord started; restart gnstord", serial,
                      slot_of(drive.identity.uuid));
@@ -222,7 +279,13 @@ Result<void> Manager::add_spare(SsdPort& port, std::uint64_t now_ms) {
     drive.listed = true;
     drive.admitted = true;
     drive.known = listed.term != 0;
-    log_info("SSD {} is a spare", serial);
+    drive.knows_out = listed.knows_out;
+    if (is_out(drive.identity.uuid)) {
+        drive.out_slot = slot_of(drive.identity.uuid);
+        check_age(drive, listed.term);
+    } else {
+        log_info("SSD {} is a spare", serial);
+    }
     drives_.push_back(std::move(drive));
     return {};
 }
@@ -248,8 +311,10 @@ bool Manager::rebuild_some(std::uint32_t commands) {
     if (slot == kNoSlot || !may || told_ != records_.map.version) return false;
     if (!rebuild_ || rebuild_->version() != records_.map.version) {
         std::vector<nvme::VolumeRecord> volumes;
+        // One whose creation is not in force yet was never written; once it is, every write reaches this slot, too.
         for (const auto& [id, record] : records_.volumes)
-            if ((record.flags & nvme::kVolumeDeleting) == 0) volumes.push_back(record);
+            if ((record.flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id))
+                volumes.push_back(record);
         rebuild_.emplace(records_.map, slot, volumes);
         filled_term_ = 0;
     }
@@ -298,7 +363,7 @@ void Manager::end_rebuild(std::uint32_t slot) {
     put_taken(change);
     if (!commit(change).ok()) return;
     const RebuildProgress p = rebuild_->progress();
-    log_info("slot {} is filled: {} of {} blocks were copied (map {})", slot, p.blocks_copied, p.blocks_total,
+    log_warn("slot {} is filled: {} of {} blocks were copied (map {})", slot, p.blocks_copied, p.blocks_total,
              map.version);
     rebuild_.reset();
     (void)activate_map().ok();  // if this fails, tick() retries it

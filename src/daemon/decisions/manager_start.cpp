@@ -31,6 +31,17 @@ bool same_life(const nvme::VolumeRecord& a, const nvme::VolumeRecord& b) {
            std::memcmp(a.name, b.name, sizeof(a.name)) == 0 && a.owner == b.owner;
 }
 
+/// Whether two maps name one SSD, so that they are of one array.
+bool share_an_ssd(const placement::ArrayMap& a, const placement::ArrayMap& b) {
+    for (std::uint32_t i = 0; i < a.slot_count; ++i)
+        for (std::uint32_t j = 0; j < b.slot_count; ++j)
+            if (a.slots[i].state != placement::SlotState::kEmpty &&
+                b.slots[j].state != placement::SlotState::kEmpty &&
+                std::memcmp(a.slots[i].ssd_uuid, b.slots[j].ssd_uuid, sizeof a.slots[i].ssd_uuid) == 0)
+                return true;
+    return false;
+}
+
 }  // namespace
 
 std::string uuid_text(const std::uint8_t (&uuid)[16]) {
@@ -55,7 +66,9 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     Takeover t;
     t.store_empty = records_.term == 0;
     GN_TRY(list_drives(std::move(ports), t));
+    if (t.store_empty) GN_TRY(check_one_array(t));
     adopt_map(t);
+    for (const Drive& drive : drives_) t.out.push_back(is_out(drive.identity.uuid));
     if (report_.rebuilt) GN_TRY(check_none_is_new(t));
     find_older(t);
     GN_ASSIGN(t.change.term, next_term(t));
@@ -64,10 +77,14 @@ Result<void> Manager::take_over(std::vector<SsdPort*> ports, std::uint64_t now_m
     learn_clients(t);
     GN_TRY(plan_map(t));
     now_ms_ = now_ms;
-    if (Result<void> stored = commit(t.change); !stored.ok())
-        return start_read_only(t, stored.error(), now_ms);
+    if (Result<void> stored = commit(t.change); !stored.ok()) {
+        GN_TRY(start_read_only(t, stored.error(), now_ms));
+        started_ = true;
+        return {};
+    }
     reconcile(t, now_ms);
     granted_ms_ = now_ms;
+    started_ = true;
     return {};
 }
 
@@ -115,11 +132,13 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
             drive.listed = true;
             drive.admitted = true;
             drive.known = listed->term != 0;
+            drive.knows_out = listed->knows_out;
             t.newest_term = std::max(t.newest_term, listed->term);
             t.highest_epoch = std::max(t.highest_epoch, listed->highest_deleted_epoch);
-            const bool of_array = t.store_empty || in_map(drive.identity.uuid);
-            if (of_array && listed->newest_map.version > t.newest_map.version)
-                t.newest_map = listed->newest_map;
+            t.maps.push_back(listed->newest_map);
+            if (t.store_empty || in_map(drive.identity.uuid) ||
+                share_an_ssd(listed->newest_map, records_.map))
+                t.note_map(listed->newest_map);
             if (t.store_empty && listed->incomplete && listed->newest_map.version == 0)
                 return error(
                     Errc::kState,
@@ -134,6 +153,7 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
                 seen.push_back(record);
             }
         } else {
+            t.maps.emplace_back();
             drive.trouble = listed.error().message;
             report_.warnings.push_back(
                 fmt::format("SSD {} does not answer: {}", drive.identity.serial, drive.trouble));
@@ -148,6 +168,25 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     }
     report_.new_array = t.store_empty && t.newest_term == 0 && t.highest_epoch == 0;
     report_.rebuilt = t.store_empty && !report_.new_array;
+    return {};
+}
+
+/// Without records the newest map counts. An SSD of another array could have it, and the volumes of this one would then be
+/// taken for deleted.
+Result<void> Manager::check_one_array(const Takeover& t) const {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        const placement::ArrayMap& map = t.maps[d];
+        if (map.version == 0) continue;
+        const bool other = map.version == t.newest_map.version
+                               ? std::memcmp(&map, &t.newest_map, sizeof map) != 0
+                               : !share_an_ssd(map, t.newest_map);
+        if (other)
+            return error(
+                Errc::kState,
+                "the records are lost, and SSD {} is of another array than the SSD with the newest map "
+                "(version {}): stop the nodes that serve the SSDs of the other array, or format those SSDs",
+                drives_[d].identity.serial, t.newest_map.version);
+    }
     return {};
 }
 
@@ -170,7 +209,7 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
     const bool volumes =
         std::any_of(t.seen.begin(), t.seen.end(), [](const auto& seen) { return !seen.empty(); });
     for (std::size_t d = 0; volumes && d < drives_.size(); ++d)
-        if (t.terms[d] == 0 && (!t.map_adopted || in_map(drives_[d].identity.uuid)))
+        if (t.terms[d] == 0 && (!t.map_adopted || holds_data(drives_[d].identity.uuid)))
             return error(Errc::kState,
                          "SSD {} is new, but the other SSDs hold volumes with replicas on the SSD that it "
                          "replaces, and the records that say which SSD that was are lost: bring back the "
@@ -182,8 +221,7 @@ Result<void> Manager::check_none_is_new(const Takeover& t) const {
 Result<void> Manager::merge_records(Takeover& t) {
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         if (!drives_[d].older.empty()) continue;
-        // An SSD that was replaced may list volumes that were deleted since.
-        if (t.store_empty && t.map_adopted && !in_map(drives_[d].identity.uuid)) continue;
+        if (!tells_volumes(drives_[d].identity.uuid)) continue;
         for (const nvme::VolumeRecord& record : t.seen[d]) {
             const nvme::VolumeId id = record.geometry.volume;
             const auto retired = records_.retired.find(id);
@@ -219,10 +257,12 @@ Result<void> Manager::merge_records(Takeover& t) {
         const nvme::VolumeRecord& record = records_.volumes.at(id);
         t.change.put_volumes.push_back(record);
         // A record of revision 2 or higher implies that the creation was in force. Revision 1 was in force
-        // too, unless a drive that answers lacks it.
+        // too, unless a drive that is *in* and answers lacks it. (One that is rebuilding may not have it yet.)
         bool lacking = false;
         for (std::size_t d = 0; d < drives_.size(); ++d)
-            lacking = lacking || (drives_[d].listed && drives_[d].older.empty() && !t.has(d, id));
+            lacking = lacking ||
+                      (drives_[d].listed && drives_[d].older.empty() &&
+                       (records_.map.version == 0 || holds_data(drives_[d].identity.uuid)) && !t.has(d, id));
         (record.revision == 1 && lacking ? t.change.begin_creations : t.change.end_creations).push_back(id);
     }
     report_.adopted = static_cast<std::uint32_t>(t.touched.size());
@@ -261,8 +301,16 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
     placement::ArrayMap map{};
     map.version = version;
     std::uint64_t largest = 1;
+    // An SSD outside the map that holds volumes, or may: of another array, or replaced. It stays as it is. One that was out may
+    // hold volumes that were deleted, and comes back as such.
+    std::vector<bool> foreign;
+    for (std::size_t d = 0; d < drives_.size(); ++d)
+        foreign.push_back(!tells_volumes(drives_[d].identity.uuid) && !in_map(drives_[d].identity.uuid) &&
+                          (!t.seen[d].empty() || !drives_[d].listed));
     for (const Drive& drive : drives_) largest = std::max(largest, drive.identity.capacity_blocks);
-    for (Drive& drive : drives_) {
+    for (std::size_t d = 0; d < drives_.size(); ++d) {
+        Drive& drive = drives_[d];
+        if (foreign[d]) continue;
         const std::uint32_t s = drive.port->slot();
         if (s >= placement::kMaxSlots)
             return error(Errc::kInvalidArgument, "SSD {} asks for slot {}; an array has slots 0 to {}",
@@ -271,12 +319,12 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
         if (slot.state != placement::SlotState::kEmpty)
             return error(Errc::kInvalidArgument, "SSD {} asks for slot {}, which another SSD has",
                          drive.identity.serial, s);
-        slot.state = placement::SlotState::kIn;
+        slot.state = t.out[d] ? placement::SlotState::kOut : placement::SlotState::kIn;
         slot.weight = static_cast<std::uint32_t>(
             std::max<std::uint64_t>(1, drive.identity.capacity_blocks * 1000 / largest));
         std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), slot.ssd_uuid);
         map.slot_count = std::max(map.slot_count, s + 1);
-        drive.slot = s;
+        (t.out[d] ? drive.out_slot : drive.slot) = s;
     }
     for (const auto& [id, record] : records_.volumes) {
         std::uint32_t used = 0;
@@ -298,7 +346,9 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
 /// be by SSD.
 Result<void> Manager::label_domains(placement::ArrayMap& map) const {
     std::vector<std::string> nodes(map.slot_count);
-    for (const Drive& drive : drives_) nodes[drive.slot] = drive.identity.nic_address;
+    for (const Drive& drive : drives_)
+        for (const std::uint32_t slot : {drive.slot, drive.out_slot})
+            if (slot != kNoSlot) nodes[slot] = drive.identity.nic_address;
     const nvme::VolumeRecord* misplaced = nullptr;
     for (const bool by_node : {true, false}) {
         if (by_node)
@@ -319,9 +369,9 @@ Result<void> Manager::label_domains(placement::ArrayMap& map) const {
 std::uint32_t Manager::take_slots() {
     std::uint32_t matched = 0;
     for (Drive& drive : drives_) {
-        drive.slot = kNoSlot;
-        drive.older_slot = kNoSlot;
-        (drive.older.empty() ? drive.slot : drive.older_slot) = slot_of(drive.identity.uuid);
+        drive.slot = drive.older_slot = drive.out_slot = kNoSlot;
+        const std::uint32_t slot = slot_of(drive.identity.uuid);
+        (!drive.older.empty() ? drive.older_slot : is_out(slot) ? drive.out_slot : drive.slot) = slot;
         matched += drive.slot == kNoSlot ? 0 : 1;
     }
     return matched;
@@ -360,7 +410,7 @@ Result<void> Manager::plan_map(Takeover& t) {
     if (t.map_adopted) t.change.map = records_.map;
     std::uint32_t in_map = 0;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        in_map += records_.map.slots[s].state == placement::SlotState::kEmpty ? 0 : 1;
+        in_map += records_.map.slots[s].state == placement::SlotState::kEmpty || is_out(s) ? 0 : 1;
     const std::uint32_t matched = take_slots();
     if (t.store_empty) GN_TRY(check_all_here(t));
     if (matched == in_map && matched == drives_.size()) return {};
@@ -392,6 +442,7 @@ void Manager::reconcile(Takeover& t, std::uint64_t now_ms) {
             const auto known = records_.volumes.find(seen.geometry.volume);
             if (known == records_.volumes.end()) {
                 if (!read_only_.empty()) continue;  // removed once the store is writable
+                if (report_.rebuilt) continue;      // without records nothing says that it was deleted
                 ++report_.repaired;
                 const Result<void> gone = remove_volume(drive, seen.geometry.volume);
                 if (!gone.ok()) drive.trouble = gone.error().message;

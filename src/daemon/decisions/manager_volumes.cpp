@@ -42,7 +42,7 @@ bool may_read(const nvme::VolumeRecord& record, nvme::ClientId client) {
 std::uint32_t Manager::slots_in_use() const {
     std::uint32_t used = 0;
     for (std::uint32_t s = 0; s < records_.map.slot_count; ++s)
-        used += records_.map.slots[s].state == placement::SlotState::kIn ? 1 : 0;
+        used += placement::takes_part(records_.map.slots[s]) ? 1 : 0;
     return used;
 }
 

@@ -53,9 +53,12 @@ Result<nvmf::HostOptions> host_options(const SsdIdentity& ssd, const NvmfSsdPort
     return options;
 }
 
-/// kState of an association means that it has ended; of a port it would mean that the daemon was superseded.
+/// Errors of a connection must not pass for answers of the SSD: for the Manager kNotFound means that the SSD has no such
+/// volume, kState that the daemon was superseded, kNoSpace, kExists and kUnsupported that the SSD refused a record.
 Error transport_error(Error e) {
-    if (e.code == Errc::kState) e.code = Errc::kIo;
+    const bool kept =
+        e.code == Errc::kTimedOut || e.code == Errc::kPermission || e.code == Errc::kInvalidArgument;
+    if (!kept) e.code = Errc::kIo;
     return e;
 }
 
@@ -144,7 +147,10 @@ Result<std::uint32_t> NvmfSsdPort::send(const char* what, nvme::AdminOpcode opco
     if (!completion.ok() && !host_->connected()) {
         // If the drive's process was killed, the loss of the association shows only now. Commands may be
         // repeated (Manager::command), so this one is sent once more.
-        GN_TRY(ensure_connected());
+        // Whatever keeps this from connecting: the command may have been carried out, so it is no refusal (kIo).
+        if (Result<void> again = ensure_connected(); !again.ok())
+            return error(Errc::kIo, "the connection to SSD {} was lost during {}: {}",
+                         identity_.subsystem_nqn, what, again.error().message);
         if (raises) return unlisted();
         completion = host_->admin(command, data, direction);
     }
@@ -180,21 +186,22 @@ Result<SsdVolumes> NvmfSsdPort::volume_list(std::uint64_t term) {
                         sizeof(nvme::VolumeRecord));
         first += header.returned;
         if (header.returned != 0 && first < header.total) continue;
-        GN_ASSIGN(list.newest_map, newest_map());
+        GN_ASSIGN(list.newest_map, newest_map(list.knows_out));
         is_new_ = false;
         return list;
     }
 }
 
 /// Version 0 of an SSD whose firmware does not know the command. On the connection that has just listed the volumes.
-Result<placement::ArrayMap> NvmfSsdPort::newest_map() {
+Result<placement::ArrayMap> NvmfSsdPort::newest_map(bool& known) {
     nvme::MapSet newest{};
     nvme::Command command{};
     command.opcode = static_cast<std::uint8_t>(nvme::AdminOpcode::kMapGet);
     command.flags = nvme::kFlagsSgl;
     const auto completion = host_->admin(command, bytes_of(newest), nvmf::Direction::kToHost);
     if (!completion.ok()) return transport_error(completion.error());
-    if (completion->result() == nvme::Status::kInvalidOpcode) return placement::ArrayMap{};
+    known = completion->result() != nvme::Status::kInvalidOpcode;
+    if (!known) return placement::ArrayMap{};
     if (!nvme::ok(completion->result()))
         return ssd_error(completion->result(), "MAP GET", identity_.subsystem_nqn);
     if (newest.map.slot_count > placement::kMaxSlots)

@@ -60,7 +60,7 @@ class NvmfSsdPort final : public SsdPort {
     NvmfSsdPort(rdma::Nic& nic, std::uint32_t slot, SsdIdentity identity, NvmfSsdPortOptions options)
         : nic_(nic), slot_(slot), identity_(std::move(identity)), options_(std::move(options)) {}
     Result<void> ensure_connected();
-    Result<placement::ArrayMap> newest_map();
+    Result<placement::ArrayMap> newest_map(bool& known);
     Result<void> send_hosts(std::uint64_t term, std::uint64_t version,
                             std::span<const nvme::HostSetEntry> hosts);
     /// Sends one vendor command; returns DW0. A refusal becomes ssd_error(), so that the caller can tell

@@ -78,7 +78,9 @@ bool Rebuild::take_new_range() {
             const auto chunk = static_cast<std::uint32_t>(part.next >> g.chunk_shift);
             const std::uint64_t end =
                 std::min(g.capacity_blocks, (std::uint64_t{chunk} + 1) << g.chunk_shift);
-            if (!placement::holds(place(map_, g, chunk), slot_)) {
+            // A chunk that no other slot holds was written here alone, or not since the slot's SSD was silent.
+            const placement::Replicas replicas = place(map_, g, chunk);
+            if (!placement::holds(replicas, slot_) || replicas.count == 1) {
                 progress_.blocks_done += end - part.next;
                 part.next = end;
                 continue;
@@ -88,7 +90,6 @@ bool Rebuild::take_new_range() {
             attempts_ = 0;
             begin({g.volume, static_cast<nvme::BlockAddress>(part.next), blocks});
             part.next += blocks;
-            progress_.blocks_done += blocks;
             const bool last = part_ + 1 == parts_.size() && part.next >= g.capacity_blocks;
             if (last && mutation_ == RebuildMutation::kSkipLastRange) phase_ = Phase::kNext;
             return phase_ != Phase::kNext;
@@ -182,6 +183,7 @@ Rebuild::Step Rebuild::end_range() {
         std::memcpy(&record, data_.data() + std::size_t{i} * sizeof(record), sizeof(record));
         progress_.blocks_copied += record.kind == CopyKind::kAbsent ? 0 : 1;
     }
+    progress_.blocks_done += range_.blocks;
     phase_ = Phase::kNext;
     return Step::kWorked;
 }
@@ -194,6 +196,8 @@ void Rebuild::drop_volume(nvme::VolumeId volume) {
         progress_.blocks_done += part.geometry.capacity_blocks - part.next;
         part.next = part.geometry.capacity_blocks;
     }
+    for (const CopyRange& range : stuck_) progress_.blocks_done += range.volume == volume ? range.blocks : 0;
+    if (range_.volume == volume && phase_ != Phase::kNext) progress_.blocks_done += range_.blocks;
     std::erase_if(stuck_, [volume](const CopyRange& range) { return range.volume == volume; });
     stuck_left_ = std::min(stuck_left_, stuck_.size());
     if (range_.volume == volume) phase_ = Phase::kNext;

@@ -83,9 +83,9 @@ enum class RebuildMutation : std::uint8_t {
 };
 
 struct RebuildProgress {
-    std::uint64_t blocks_total = 0;   ///< of all volumes, whether written or not, and on whichever slots
-    std::uint64_t blocks_done = 0;    ///< of them: looked at; stuck ranges count
-    std::uint64_t blocks_copied = 0;  ///< had a version on a donor
+    std::uint64_t blocks_total = 0;  ///< of all volumes, whether written or not, and on whichever slots
+    std::uint64_t blocks_done = 0;  ///< of them: copied, or not placed on the slot; not those of stuck ranges
+    std::uint64_t blocks_copied = 0;                ///< had a version on a donor
     nvme::Status refusal = nvme::Status::kSuccess;  ///< the last one; success: there was none
 };
 

@@ -26,9 +26,12 @@ Error ssd_error(nvme::Status status, std::string_view command, std::string_view 
         case nvme::Status::kTimedOut:
             code = Errc::kTimedOut;
             break;
+        // Answered, so nothing was changed: no grant begins (Manager::set_map).
         case nvme::Status::kBusy:
         case nvme::Status::kNotGranted:
         case nvme::Status::kInternalError:
+            code = Errc::kBusy;
+            break;
         case nvme::Status::kAborted:
         case nvme::Status::kQueueError:
         case nvme::Status::kHostPathError:

@@ -45,6 +45,8 @@ struct SsdVolumes {
     nvme::Epoch highest_deleted_epoch = 0;  ///< highest epoch of any volume deleted from it
     bool incomplete = false;  ///< its slot was being filled when it last took a map (nvme::kListIncomplete)
     placement::ArrayMap newest_map{};  ///< the newest that it has stored; version 0: none, or it cannot tell
+    /// Its firmware knows MAP GET, and so slots that are out (older firmware refuses a map that has one).
+    bool knows_out = true;
     std::vector<nvme::VolumeRecord> records;
 };
 

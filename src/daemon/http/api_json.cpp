@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSlotStates[] = {"empty", "in", "rebuilding", "joining", "down"};
+constexpr const char* kSlotStates[] = {"empty", "in", "rebuilding", "joining", "down", "out"};
 
 struct ErrcRow {
     Errc code;

@@ -94,7 +94,7 @@ Result<void> check_map(const placement::ArrayMap& map) {
         return error(Errc::kCorrupt, "the array map is damaged: it names {} slots of at most {}",
                      map.slot_count, placement::kMaxSlots);
     for (std::uint32_t s = 0; s < map.slot_count; ++s)
-        if (map.slots[s].state > placement::SlotState::kDown)
+        if (map.slots[s].state > placement::kLastSlotState)
             return error(Errc::kCorrupt, "the array map is damaged: slot {} is in the unknown state {}", s,
                          static_cast<unsigned>(map.slots[s].state));
     return {};

@@ -30,10 +30,10 @@ class SlotRank {
         const std::uint32_t slots = std::min(map.slot_count, placement::kMaxSlots);
         std::uint16_t domains[placement::kMaxSlots];
         std::uint32_t weight = 0;
-        equal_weights_ = own_slot < slots && placement::detail::takes_part(map.slots[own_slot]);
+        equal_weights_ = own_slot < slots && placement::takes_part(map.slots[own_slot]);
         for (std::uint32_t s = 0; s < slots; ++s) {
             const placement::Slot& slot = map.slots[s];
-            if (!placement::detail::takes_part(slot)) continue;
+            if (!placement::takes_part(slot)) continue;
             if (weight == 0) weight = slot.weight;
             equal_weights_ = equal_weights_ && slot.weight == weight;
             const std::uint16_t* const known = std::find(domains, domains + domains_, slot.domain);

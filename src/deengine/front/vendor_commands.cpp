@@ -189,13 +189,14 @@ bool VendorCommands::is_valid_map(const nvme::MapSet& set) const {
         }
         // A joining slot needs the placement rule of growth (docs/array.md, rule 14), which place() does not
         // know.
-        if (slot.state > placement::SlotState::kDown || slot.state == placement::SlotState::kJoining)
+        if (slot.state > placement::kLastSlotState || slot.state == placement::SlotState::kJoining)
             return false;
         if (slot.reserved != 0 || slot.weight > 65535) return false;
         if (slot.state != placement::SlotState::kEmpty && slot.weight == 0) return false;
     }
     if (set.slot == kNoSlot) return true;
-    return set.slot < map.slot_count &&
+    // A drive that is out gets no map before it is rebuilding.
+    return set.slot < map.slot_count && map.slots[set.slot].state != placement::SlotState::kOut &&
            std::memcmp(map.slots[set.slot].ssd_uuid, options_.ssd_uuid, sizeof(options_.ssd_uuid)) == 0;
 }
 

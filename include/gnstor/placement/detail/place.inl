@@ -33,12 +33,6 @@ inline std::uint64_t rank_key(std::uint64_t hash, std::uint32_t weight, bool wei
     return (neg_log2(hash | 1u) << 24) / weight;
 }
 
-/// Whether a slot may hold data; a rebuilding or joining slot counts.
-GN_HD
-inline bool takes_part(const Slot& slot) {
-    return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
-}
-
 /// Index of the lowest set bit; `set` is not 0.
 GN_HD
 inline std::uint32_t first_of(std::uint64_t set) {
@@ -93,7 +87,8 @@ inline LaneMap LaneMap::of(const ArrayMap& map) {
     const std::uint32_t slots = map.slot_count < kMaxSlots ? map.slot_count : kMaxSlots;
     for (std::uint32_t s = 0; s < slots; ++s) {
         if (map.slots[s].state == SlotState::kIn) out.in |= std::uint64_t{1} << s;
-        if (!detail::takes_part(map.slots[s])) continue;
+        if (!takes_part(map.slots[s])) continue;
+        if (map.slots[s].state == SlotState::kOut) out.plain = 0;
         for (std::uint64_t rest = out.members; rest != 0; rest &= rest - 1) {
             const Slot& other = map.slots[detail::first_of(rest)];
             if (other.weight != map.slots[s].weight || other.domain == map.slots[s].domain) out.plain = 0;
@@ -153,7 +148,7 @@ inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::ui
     bool weighted = false;
     std::uint32_t first_weight = 0;
     for (std::uint32_t s = 0; s < slots; ++s) {
-        if (!detail::takes_part(map.slots[s])) continue;
+        if (!takes_part(map.slots[s])) continue;
         if (first_weight == 0) first_weight = map.slots[s].weight;
         weighted = weighted || map.slots[s].weight != first_weight;
     }
@@ -166,7 +161,7 @@ inline Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::ui
             std::uint32_t best = kMaxSlots;
             for (std::uint32_t s = 0; s < slots; ++s) {
                 const Slot& slot = map.slots[s];
-                if (!detail::takes_part(slot)) continue;
+                if (!takes_part(slot)) continue;
                 bool taken = false;
                 for (std::uint32_t i = 0; i < out.count; ++i)
                     taken = taken || out.slot[i] == s ||

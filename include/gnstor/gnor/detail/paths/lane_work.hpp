@@ -28,11 +28,11 @@ GN_HD
 inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
     const auto state = map.slots[slot].state;
     return slot < map.slot_count && state != placement::SlotState::kEmpty &&
-           state != placement::SlotState::kDown;
+           state != placement::SlotState::kDown && state != placement::SlotState::kOut;
 }
 
 /// A read goes to one replica that is *in*: the first by rank that is not broken, after those already asked.
-/// All else goes to every replica, or to none if one of them cannot be reached.
+/// All else goes to every replica that is not out, or to none if one of them cannot be reached.
 template <class State>
 GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     Targets t;
@@ -43,7 +43,8 @@ GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
         const auto replicas = placement::place(*op.map, op.geometry, step.block >> op.geometry.chunk_shift);
         const bool read = step.opcode == nvme::IoOpcode::kRead;
         for (std::uint32_t i = 0; i < replicas.count; ++i)
-            if (!read || op.map->slots[replicas.slot[i]].state == placement::SlotState::kIn)
+            if (const auto state = op.map->slots[replicas.slot[i]].state;
+                state == placement::SlotState::kIn || (!read && state != placement::SlotState::kOut))
                 t.slot[t.count++] = replicas.slot[i];
         t.status = t.count == 0 ? nvme::Status::kQueueError : nvme::Status::kSuccess;
         if (read && t.count != 0) {

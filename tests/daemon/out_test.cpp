@@ -1,0 +1,367 @@
+// out_test.cpp: SSDs that are silent are taken out of the map, and come back (manager_out.cpp).
+#include "daemon/manager_rig.hpp"
+
+namespace gnstor::daemon::test::out_test {
+
+class OutTest : public ManagerTest {
+  protected:
+    static constexpr std::uint32_t kSilent = 2;
+
+    void SetUp() override {
+        options.grant_ms = kGrantMs;
+        options.lease_ms = 100'000;
+        start();
+        owner = client("alice");
+        ASSERT_TRUE(create(owner, "v").ok());
+        ASSERT_TRUE(create(owner, "w").ok());
+        manager->tick(now);
+    }
+    void silence(std::uint32_t slot) {
+        refuse(slot);
+        array.flash[slot]->was_out = true;
+    }
+    void silence_until_out() {
+        silence(kSilent);
+        let_pass(kBoundMs + kGrantMs);
+        ASSERT_EQ(state(kSilent), "out");
+    }
+    void rebuild() {
+        for (int i = 0; i < 10'000 && state(kSilent) == "rebuilding"; ++i)
+            if (!manager->rebuild_some(16)) let_pass(1'000);
+    }
+    void come_back() {
+        heal();
+        let_pass(7 * kGrantMs);  // it may have been taken back a short time ago
+        EXPECT_EQ(state(kSilent), "rebuilding");
+        rebuild();
+        EXPECT_EQ(state(kSilent), "in");
+    }
+    std::string state(std::uint32_t slot) {
+        for (const SsdInfo& ssd : manager->info(now).ssds)
+            if (ssd.slot == slot) return ssd.state;
+        return "";
+    }
+    std::string warnings() {
+        std::string all;
+        for (const std::string& warning : manager->info(now).warnings) all += warning + "\n";
+        return all;
+    }
+    [[nodiscard]] std::uint32_t version() { return manager->info(now).map_version; }
+    [[nodiscard]] bool knows(std::uint32_t slot, const std::string& name) {
+        for (const auto& [id, record] : array.flash[slot]->volumes)
+            if (name == record.name) return true;
+        return false;
+    }
+
+    nvme::ClientId owner = 0;
+};
+
+TEST_F(OutTest, ASilentSsdIsTakenOutWhenItsGrantHasEndedAndNotBefore) {
+    const std::uint32_t before = version();
+    silence(kSilent);
+    for (std::uint64_t passed = 0; passed + 1'000 < kBoundMs; passed += 1'000) {
+        EXPECT_EQ(state(kSilent), "in") << passed << " ms after it was last heard of";
+        EXPECT_EQ(version(), before);
+        let_pass(1'000);
+    }
+    let_pass(kGrantMs / 3 + 2'000);
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_EQ(version(), before + 1);
+    EXPECT_TRUE(manager->info(now).map_in_force);
+    for (const std::uint32_t s : {0u, 1u, 3u}) {
+        EXPECT_EQ(array.flash[s]->map_version, before + 1) << "slot " << s;
+        EXPECT_EQ(array.flash[s]->maps[before + 1].slots[kSilent].state, placement::SlotState::kOut);
+    }
+    EXPECT_EQ(array.flash[kSilent]->map_version, before);
+}
+
+TEST_F(OutTest, CreationsOpeningsAndDeletionsDoNotWaitForIt) {
+    silence_until_out();
+    EXPECT_TRUE(create(owner, "x").ok());
+    EXPECT_TRUE(open(owner, "x").ok());
+    EXPECT_TRUE(manager->delete_volume(owner, "w", now).ok());
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_TRUE(manager->array().ok());
+    for (const client::SsdAddress& ssd : manager->array()->ssds) EXPECT_NE(ssd.slot, kSilent);
+}
+
+TEST_F(OutTest, ItComesBackWithTheVolumesOfNowIsFilledAndBecomesIn) {
+    silence_until_out();
+    ASSERT_TRUE(create(owner, "x").ok());
+    ASSERT_TRUE(manager->delete_volume(owner, "w", now).ok());
+    const std::uint32_t grants = array.drives[kSilent]->grants;
+    heal();
+    let_pass(kGrantMs / 3 + 1'000);
+    EXPECT_EQ(state(kSilent), "rebuilding");
+    EXPECT_GT(array.drives[kSilent]->grants, grants);
+    EXPECT_TRUE(knows(kSilent, "v") && knows(kSilent, "x"));
+    EXPECT_FALSE(knows(kSilent, "w"));
+    EXPECT_EQ(array.drives[kSilent]->copies_taken, 0u);
+    rebuild();
+    EXPECT_EQ(state(kSilent), "in");
+    EXPECT_NE(array.drives[kSilent]->copies_taken, 0u);
+    EXPECT_EQ(warnings(), "");
+}
+
+TEST_F(OutTest, AVolumeIdThatLivesAgainIsPurgedOfItsFormerLife) {
+    const nvme::VolumeId id = array.flash[kSilent]->volumes.begin()->first;
+    silence_until_out();
+    // As after a deletion and a creation that got the same VID.
+    nvme::VolumeRecord& former = array.flash[kSilent]->volumes.at(id);
+    former.birth_epoch = 0;
+    former.epoch = 0;
+    come_back();
+    EXPECT_EQ(array.flash[kSilent]->volumes.at(id).birth_epoch, array.flash[0]->volumes.at(id).birth_epoch);
+}
+
+TEST_F(OutTest, WhileAClientWritesItWaitsOrIsTakenBackOnRequest) {
+    silence_until_out();
+    const auto opened = open(owner, "v");
+    ASSERT_TRUE(opened.ok());
+    heal();
+    let_pass(2 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_NE(manager->info(now).ssds[kSilent].trouble.find("no volume is open for writing"),
+              std::string::npos);
+    ASSERT_TRUE(manager->replace_ssd(kSilent, now).ok());
+    EXPECT_EQ(state(kSilent), "rebuilding");
+    rebuild();
+    EXPECT_EQ(state(kSilent), "in");
+    silence_until_out();
+    ASSERT_TRUE(
+        manager->release_volume(owner, opened->record.geometry.volume, opened->record.epoch, ~0ull).ok());
+    come_back();
+}
+
+TEST_F(OutTest, ASecondFailureDomainIsNotTakenOut) {
+    silence_until_out();
+    const std::uint32_t before = version();
+    silence(0);
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(version(), before);
+    EXPECT_EQ(state(0), "in");
+    EXPECT_NE(warnings().find("slot 0 stays in the map"), std::string::npos) << warnings();
+    heal();
+    let_pass(kGrantMs);
+    rebuild();
+    EXPECT_EQ(state(kSilent), "in");
+    EXPECT_EQ(warnings(), "");
+}
+
+TEST_F(OutTest, IfNoOtherSsdServesNoneIsTakenOut) {
+    for (std::uint32_t s = 0; s < 4; ++s) silence(s);
+    const std::uint32_t before = version();
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(version(), before);
+    heal();
+    let_pass(kGrantMs);
+    for (std::uint32_t s = 0; s < 4; ++s) EXPECT_EQ(state(s), "in");
+}
+
+TEST_F(OutTest, WithAVolumeOfOneReplicaNoSsdIsTakenOut) {
+    client::CreateVolume request{"lone", 1 << 20};
+    request.replicas = 1;
+    ASSERT_TRUE(manager->create_volume(owner, request).ok());
+    silence(kSilent);
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "in");
+    EXPECT_NE(warnings().find("'lone' has one replica"), std::string::npos) << warnings();
+    ASSERT_FALSE(create(owner, "x").ok());
+}
+
+TEST_F(OutTest, AVolumeOfOneReplicaThatWasCreatedMeanwhileDoesNotKeepItFromComingBack) {
+    silence_until_out();
+    client::CreateVolume request{"lone", 1 << 20};
+    request.replicas = 1;
+    ASSERT_TRUE(manager->create_volume(owner, request).ok());
+    come_back();
+}
+
+TEST_F(OutTest, TheSsdsOfANodeAreTakenOutInOneVersionAndComeBackOneByOne) {
+    manager.reset();
+    for (std::uint32_t s = 0; s < 4; ++s) {
+        array.flash[s] = std::make_unique<ModelFlash>();
+        array.flash[s]->uuid[0] = static_cast<std::uint8_t>(0x70 + s);
+        array.flash[s]->node = s < 2 ? "10.0.0.1" : "10.0.0.2";
+    }
+    lose_store();
+    start();
+    owner = client("alice");
+    ASSERT_TRUE(create(owner, "v").ok());
+    const std::uint32_t before = version();
+    silence(2);
+    silence(3);
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(state(2), "out");
+    EXPECT_EQ(state(3), "out");
+    EXPECT_EQ(version(), before + 1);
+    heal();
+    bool both = false;
+    for (int i = 0; i < 10'000 && (state(2) != "in" || state(3) != "in"); ++i) {
+        both = both || (state(2) == "rebuilding" && state(3) == "rebuilding");
+        if (!manager->rebuild_some(16)) let_pass(1'000);
+    }
+    EXPECT_EQ(state(2), "in");
+    EXPECT_EQ(state(3), "in");
+    EXPECT_FALSE(both);
+}
+
+TEST_F(OutTest, ItStaysOutAcrossRestartsOfTheDaemonWithAndWithoutRecordsAndTellsNoVolumes) {
+    silence_until_out();
+    ASSERT_TRUE(manager->delete_volume(owner, "w", now).ok());
+    for (const bool lost_records : {false, true}) {
+        manager.reset();
+        if (lost_records) lose_store();
+        array.boot();
+        array.drives[kSilent]->fault = nullptr;
+        auto started = Manager::start(*store, array.ports(), options, now);
+        ASSERT_TRUE(started.ok()) << started.error().message;
+        manager = std::move(started).value();
+        EXPECT_EQ(state(kSilent), "out");
+        EXPECT_EQ(manager->list_volumes().size(), 1u) << "'w' was deleted without this SSD";
+    }
+    come_back();
+    EXPECT_FALSE(knows(kSilent, "w"));
+}
+
+TEST_F(OutTest, WithoutRecordsAnSsdThatIsOutNeedNotBeHere) {
+    silence_until_out();
+    manager.reset();
+    lose_store();
+    array.boot();
+    auto ports = array.ports();
+    ports.erase(ports.begin() + kSilent);
+    auto started = Manager::start(*store, ports, options, now);
+    ASSERT_TRUE(started.ok()) << started.error().message;
+    manager = std::move(started).value();
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_TRUE(create(owner, "x").ok());
+    // It is found while this daemon runs.
+    ASSERT_TRUE(manager->add_spare(*array.drives[kSilent], now).ok());
+    EXPECT_EQ(state(kSilent), "out");
+    come_back();
+}
+
+TEST_F(OutTest, AnSsdThatIsSilentWhileItIsFilledIsTakenOutAgain) {
+    silence_until_out();
+    heal();
+    let_pass(kGrantMs);
+    ASSERT_EQ(state(kSilent), "rebuilding");
+    (void)manager->rebuild_some(3);
+    silence_until_out();
+    EXPECT_TRUE(create(owner, "x").ok());
+    EXPECT_FALSE(manager->rebuild_some(3));
+    come_back();
+}
+
+TEST_F(OutTest, ASpareTakesASlotThatIsOut) {
+    silence_until_out();
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd spare(9, flash);
+    expect_error(manager->replace_ssd(kSilent, now), Errc::kNotFound, "nor is there a spare");
+    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    ASSERT_TRUE(manager->replace_ssd(kSilent, now).ok());
+    rebuild();
+    EXPECT_EQ(state(kSilent), "in");
+    EXPECT_EQ(flash.volumes.size(), 2u);
+    heal();
+    let_pass(kGrantMs);
+    EXPECT_EQ(array.flash[kSilent]->map_version, 1u) << "the SSD that was replaced does not come back";
+}
+
+TEST_F(OutTest, AnOlderCopyOfItsStoreDoesNotComeBack) {
+    const ModelFlash copy = *array.flash[kSilent];
+    start();
+    ASSERT_TRUE(create(owner, "x").ok());  // records what the SSDs have stored
+    let_pass(kGrantMs);
+    silence_until_out();
+    manager.reset();
+    const bool was_out = array.flash[kSilent]->was_out;
+    *array.flash[kSilent] = copy;
+    array.flash[kSilent]->was_out = was_out;
+    start();
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "stale");
+    EXPECT_TRUE(create(owner, "y").ok()) << "nothing waits for it";
+}
+
+TEST_F(OutTest, AnSsdThatAnswersAndRefusesTheMapDoesNotKeepTheOthersFromServing) {
+    silence_until_out();
+    heal();
+    array.drives[kSilent]->refuses_maps = true;
+    std::uint32_t served = 0, looked = 0;
+    const std::uint32_t before = version();
+    for (int i = 0; i < 300; ++i) {
+        let_pass(1'000);
+        ++looked;
+        served += manager->array().ok() ? 1 : 0;
+    }
+    EXPECT_EQ(served, looked) << "clients always get a map that is in force";
+    EXPECT_LT(version(), before + 16) << "it is not taken back again and again";
+    array.drives[kSilent]->refuses_maps = false;
+    come_back();
+}
+
+TEST_F(OutTest, AnSsdThatRefusesAVolumeIsNotTakenBack) {
+    silence_until_out();
+    ASSERT_TRUE(create(owner, "x").ok());
+    array.flash[kSilent]->max_volumes = 2;
+    heal();
+    const std::uint32_t before = version();
+    let_pass(20 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_EQ(version(), before) << "what it refuses is sent before the map is changed";
+    array.flash[kSilent]->max_volumes = 1024;
+    come_back();
+}
+
+TEST_F(OutTest, BothSsdsOfALostNodeAreReplacedOneAfterTheOther) {
+    manager.reset();
+    for (std::uint32_t s = 0; s < 4; ++s) {
+        array.flash[s] = std::make_unique<ModelFlash>();
+        array.flash[s]->uuid[0] = static_cast<std::uint8_t>(0x70 + s);
+        array.flash[s]->node = s < 2 ? "10.0.0.1" : "10.0.0.2";
+    }
+    lose_store();
+    start();
+    owner = client("alice");
+    ASSERT_TRUE(create(owner, "v").ok());
+    silence(2);
+    silence(3);
+    let_pass(3 * kGrantMs);
+    ModelFlash flash[2];
+    std::vector<std::unique_ptr<ModelSsd>> spares;
+    for (std::uint32_t i = 0; i < 2; ++i) {
+        flash[i].uuid[0] = static_cast<std::uint8_t>(0xC0 + i);
+        flash[i].node = "10.0.0.2";
+        spares.push_back(std::make_unique<ModelSsd>(8 + i, flash[i]));
+        ASSERT_TRUE(manager->add_spare(*spares.back(), now).ok());
+    }
+    for (const std::uint32_t slot : {3u, 2u}) {
+        const auto replaced = manager->replace_ssd(slot, now);
+        ASSERT_TRUE(replaced.ok()) << replaced.error().message;
+        for (int i = 0; i < 10'000 && state(slot) == "rebuilding"; ++i)
+            if (!manager->rebuild_some(16)) let_pass(1'000);
+        EXPECT_EQ(state(slot), "in");
+    }
+}
+
+TEST_F(OutTest, FirmwareThatDoesNotKnowSlotsThatAreOutGetsNoSuchMap) {
+    for (auto& flash : array.flash) flash->tells_map = false;
+    start();
+    silence(kSilent);
+    let_pass(3 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "in");
+    EXPECT_NE(warnings().find("older program"), std::string::npos) << warnings();
+}
+
+TEST_F(OutTest, WithoutGrantsThatEndNoSsdIsTakenOut) {
+    options.grant_ms = 0;
+    start();
+    silence(kSilent);
+    let_pass(100 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "in");
+}
+
+}  // namespace gnstor::daemon::test::out_test
