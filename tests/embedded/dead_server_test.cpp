@@ -55,6 +55,7 @@ class DeadServer : public ::testing::TestWithParam<Form> {
   protected:
     [[nodiscard]] std::uint32_t peers() const { return GetParam() == Form::kShmOneProcess ? 1 : 2; }
     [[nodiscard]] std::uint32_t ssds_of_each() const { return kSsds / peers(); }
+    [[nodiscard]] virtual daemon::InProcessOptions daemon_options() const { return {}; }
     // Before this process has threads.
     std::unique_ptr<rdma::test::Child> server(std::uint32_t peer) {
         return std::make_unique<rdma::test::Child>([this, peer](auto ready) {
@@ -102,7 +103,7 @@ class DeadServer : public ::testing::TestWithParam<Form> {
         for (const auto& process : first) ASSERT_TRUE(process->begin());
         open_nic();
         daemon = gnstor::test::start_daemon_over(
-            *nic, kSsds, [&](std::uint32_t slot) { return identities[slot]; }, ports);
+            *nic, kSsds, [&](std::uint32_t slot) { return identities[slot]; }, ports, daemon_options());
         client::ClientOptions c;
         c.name = "owner";
         c.channels = 2;
@@ -222,6 +223,68 @@ TEST_P(DeadServer, PendingAndLaterCommandsFailWithAQueueErrorUntilReclaim) {
         name_of(GetParam()).c_str(), under_way_ms, 2 * kCalls, slowest_ms);
     count("dead_server_calls", 2 * kCalls);
 }
+
+/// With grants that end soon.
+class DeadNode : public DeadServer {
+  protected:
+    static constexpr std::uint32_t kDead = 1;
+    [[nodiscard]] daemon::InProcessOptions daemon_options() const override {
+        daemon::InProcessOptions o;
+        o.manager.grant_ms = 900;
+        return o;
+    }
+    std::string state() {
+        for (const daemon::SsdInfo& ssd : daemon->inspect().ssds)
+            if (ssd.slot == kDead) return ssd.state;
+        return "";
+    }
+    void wait_for(const std::string& wanted) {
+        const Clock waited;
+        while (state() != wanted && waited.ms() < static_cast<double>(kLateNs) / 1e6)
+            std::this_thread::yield();
+        ASSERT_EQ(state(), wanted);
+    }
+    /// Writes of each block, tried again while they fail. Until one has succeeded the others may.
+    void write_all() {
+        const Clock waited;
+        for (std::uint32_t block = 0; block < kBlocks; ++block) {
+            Status status = Status::kQueueError;
+            while (!nvme::ok(status) && waited.ms() < static_cast<double>(kLateNs) / 1e6)
+                status = write(block % 2, block);
+            ASSERT_EQ(status, Status::kSuccess) << "block " << block;
+        }
+    }
+};
+
+TEST_P(DeadNode, WritesGoOnWithoutItsSsdOnceThatIsOutAndNeedNoReclaim) {
+    first[kDead]->kill();
+    write_all();
+    EXPECT_EQ(state(), "out");
+    for (std::uint32_t block = 0; block < kBlocks; ++block) EXPECT_EQ(read(0, block), Status::kSuccess);
+    ASSERT_TRUE(second[kDead]->begin());
+    write_all();
+    EXPECT_EQ(state(), "out") << "a client that writes does not reach it yet";
+    GN_ASSERT_OK(volume->release());
+    volume.reset();
+    wait_for("in");
+    GN_ASSERT_OK(client->refresh_map());
+    GN_ASSERT_OK(client->reclaim());
+    volume = client->open("v", client::OpenMode::kWrite).value();
+    write_all();
+    // What it missed, it has: without the other node.
+    first[0]->kill();
+    const Clock waited;
+    for (std::uint32_t block = 0; block < kBlocks; ++block) {
+        Status status = Status::kQueueError;
+        while (!nvme::ok(status) && waited.ms() < static_cast<double>(kLateNs) / 1e6)
+            status = read(block % 2, block);
+        EXPECT_EQ(status, Status::kSuccess) << "block " << block;
+    }
+    count("dead_node_blocks_written", 3 * kBlocks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, DeadNode, ::testing::Values(Form::kShmTwoNodes, Form::kUdpTwoNodes),
+                         [](const auto& form) { return name_of(form.param); });
 
 INSTANTIATE_TEST_SUITE_P(Forms, DeadServer,
                          ::testing::Values(Form::kShmOneProcess, Form::kShmTwoNodes, Form::kUdpTwoNodes),
