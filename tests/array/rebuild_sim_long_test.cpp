@@ -9,7 +9,7 @@ TEST(RebuildSimulation, EveryReplicaHoldsTheLastAcknowledgedVersionInManyHistori
 }
 
 TEST(RebuildSimulation, ADriveThatWasOutIsFilledWithWhatItMissedInManyHistories) {
-    run_rebuild_seeds(60'000, 5'000, 2);
+    run_rebuild_seeds(60'000, 2'500, 2);
 }
 
 }  // namespace
