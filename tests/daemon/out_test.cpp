@@ -94,8 +94,9 @@ TEST_F(OutTest, CreationsOpeningsAndDeletionsDoNotWaitForIt) {
     EXPECT_TRUE(open(owner, "x").ok());
     EXPECT_TRUE(manager->delete_volume(owner, "w", now).ok());
     EXPECT_EQ(pending(), 0u);
-    EXPECT_TRUE(manager->array().ok());
-    for (const client::SsdAddress& ssd : manager->array()->ssds) EXPECT_NE(ssd.slot, kSilent);
+    const auto view = manager->array();
+    ASSERT_TRUE(view.ok());
+    for (const client::SsdAddress& ssd : view->ssds) EXPECT_NE(ssd.slot, kSilent);
 }
 
 TEST_F(OutTest, NoDeletionReliesOnAMapWithoutItThatNoSsdHasTaken) {
