@@ -339,9 +339,7 @@ stage_fuzz() {
     while read -r path corpus; do targets+=("$(basename "$path")"); done <"$list"
     [[ "$count" -gt 0 ]] || { GN_DID="skipped: this change reaches no fuzzer"; return 0; }
     build asan "${targets[@]}" || return 1
-    # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something. GN_FUZZ_SECONDS_MORE bounds what one that is
-    # below its floor then takes.
-    local GN_FUZZ_SECONDS_MORE=120
+    # GN_FUZZ_SECONDS is shared by all of them; a run ends earlier only by finding something.
     seconds=$((${GN_FUZZ_SECONDS:-96} / count))
     [[ "$seconds" -ge 5 ]] || seconds=5
     : >"$log"
@@ -372,7 +370,7 @@ stage_fuzz() {
 }
 
 # New inputs go to build/fuzz/found, a crashing one to build/fuzz/crashes. The first line says ok or FAIL. A fuzzer that has not reached its floor of
-# executions after its seconds, because the machine is slow or busy, runs on until it has: the floor tells a fuzzer that does nothing, not a slow machine.
+# executions after its seconds, because the machine is slow or busy, runs on until it has, at most two minutes: the floor tells a fuzzer that does nothing, not a slow machine.
 fuzz_one() { # PROGRAM CORPUS SECONDS
     local path="$1" corpus="$2" seconds="$3" name executions=0 output floor limit
     name="$(basename "$path")"
@@ -385,7 +383,7 @@ fuzz_one() { # PROGRAM CORPUS SECONDS
     fi
     local common=(-timeout=10 -rss_limit_mb=2048 -print_final_stats=1 "-seed=${GN_SEED:-$RANDOM}" "-artifact_prefix=build/fuzz/crashes/$name-" "build/fuzz/found/$name")
     [[ -z "$corpus" ]] || common+=("$corpus")
-    for limit in "-max_total_time=$seconds" "-max_total_time=$GN_FUZZ_SECONDS_MORE"; do
+    for limit in "-max_total_time=$seconds" -max_total_time=120; do
         [[ "$executions" -lt "$floor" ]] || break
         local command=("$path" "$limit" "${common[@]}")
         [[ "$executions" -eq 0 ]] || command+=("-runs=$((floor - executions))")

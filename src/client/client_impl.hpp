@@ -56,8 +56,9 @@ struct Client::Impl {
     /// A bit per slot: the last keep-alive, or open(), did not reach the SSD.
     std::atomic<std::uint64_t> lost{0};
     PeriodicTasks keep_alives;  ///< sends keep-alives to SSDs
-    /// Used only on the thread of `renewals`, as is map_pause.
+    /// Used only on the thread of `renewals`, as the next two.
     std::chrono::steady_clock::time_point next_map_look;
+    std::chrono::steady_clock::time_point next_lost_look;
     std::chrono::milliseconds map_pause{0};
     /// Renews leases and maps, on its own thread: a daemon that hangs must not cost the associations.
     PeriodicTasks renewals;
@@ -111,11 +112,13 @@ struct Client::Impl {
     /// Clears `slots`, and logs each peer that has no lost SSD any more.
     void note_back(std::uint64_t slots);
     [[nodiscard]] std::uint64_t slots_at(const std::string& nic_address) const;
+    /// Whether this client has lost the SSD of a slot that writes go to under this map.
     [[nodiscard]] bool lost_an_ssd_of(const placement::ArrayMap& map) const;
     /// Fetches the array's map; true if it is newer than the one that lanes have.
     Result<bool> refresh_map();
     void follow_maps_periodically();
-    void look_for_refused_map();
+    void look_for_newer_map();
+    void look_for_lost_ssds(const placement::ArrayMap& map);
     void grow_pools_periodically();
     void grow_pools();
     [[nodiscard]] std::uint16_t host_queue_id() const {

@@ -90,33 +90,37 @@ void Client::Impl::keep_others_alive() {
 }
 
 void Client::Impl::follow_maps_periodically() {
-    (void)renewals.add(kMapLook, [this] { look_for_refused_map(); });
+    (void)renewals.add(kMapLook, [this] { look_for_newer_map(); });
 }
 
-// Slots whose SSD this client has lost, and that the map does not say are out: a newer map may.
 bool Client::Impl::lost_an_ssd_of(const placement::ArrayMap& map) const {
     const std::uint64_t slots = lost.load();
     for (std::uint32_t s = 0; s < map.slot_count; ++s)
-        if (((slots >> s) & 1u) != 0 && placement::takes_part(map.slots[s]) &&
-            map.slots[s].state != placement::SlotState::kOut)
-            return true;
+        if (((slots >> s) & 1u) != 0 && placement::is_written(map.slots[s].state)) return true;
     return false;
 }
 
-// Lanes whose map was refused wait for a newer one (gnor/detail/paths/retrying.hpp). If the daemon has none
-// yet, it is asked again, at growing intervals, as long as lanes report a refusal or an SSD is lost: lanes send nothing
-// to its chunks that could be refused.
-void Client::Impl::look_for_refused_map() {
-    const placement::ArrayMap& map = view.load(std::memory_order_acquire)->map;
-    const nvme::MapVersion ours = map.version;
-    bool refused = host_channel->refused_map() == ours;
-    for (const auto& channel : channels) refused = refused || channel->refused_map() == ours;
+// Lanes send nothing to the chunks of a lost SSD that could be refused: so the daemon is asked whether the SSD is out.
+void Client::Impl::look_for_lost_ssds(const placement::ArrayMap& map) {
     const auto now = std::chrono::steady_clock::now();
-    if ((!refused && !lost_an_ssd_of(map)) || now < next_map_look) return;
+    if (now < next_lost_look || !lost_an_ssd_of(map)) return;
+    next_lost_look = now + kMapPauseMax;
+    (void)refresh_map().ok();  // without gnstord no slot is taken out; asked again
+}
+
+// Lanes whose map was refused wait for a newer one (gnor/detail/paths/retrying.hpp). If the daemon has none
+// yet, it is asked again, at growing intervals, as long as lanes report a refusal.
+void Client::Impl::look_for_newer_map() {
+    const placement::ArrayMap& map = view.load(std::memory_order_acquire)->map;
+    bool refused = host_channel->refused_map() == map.version;
+    for (const auto& channel : channels) refused = refused || channel->refused_map() == map.version;
+    if (!refused) return look_for_lost_ssds(map);
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_map_look) return;
     host_channel->clear_refused_map();
     for (const auto& channel : channels) channel->clear_refused_map();
     const auto newer = refresh_map();
-    if (!newer.ok() && refused)
+    if (!newer.ok())
         log_warn("client {} could not look for a newer array map: {}", identity.name, newer.error().message);
     const bool found = newer.ok() && *newer;
     map_pause = found ? std::chrono::milliseconds(0)

@@ -10,9 +10,7 @@ namespace gnstor::gateway {
 namespace {
 
 bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
-    const auto state = map.slots[slot].state;
-    return slot < map.slot_count && state != placement::SlotState::kEmpty &&
-           state != placement::SlotState::kDown && state != placement::SlotState::kOut;
+    return slot < map.slot_count && placement::is_written(map.slots[slot].state);
 }
 
 }  // namespace

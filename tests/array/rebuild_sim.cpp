@@ -401,8 +401,9 @@ void RebuildSim::deliver(std::size_t index) {
     if (copy) ++counts_.late_copies;
     trace("{} {}at slot {}: {}", copy ? "late copy" : "floor",
           copy ? "" : fmt::format("{} ", m.command.cdw12), m.slot, status_name(a.status));
-    // Not granted: a drive that is back has not heard of the epoch yet; the next floor comes soon.
-    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && a.status != Status::kNotGranted)
+    // A drive that is back has not heard of the epoch yet; the next floor comes soon.
+    const bool behind = a.status == Status::kNotGranted && counts_.backs != 0;
+    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && !behind)
         fail(fmt::format("FLOOR to slot {}: {}", m.slot, status_name(a.status)));
 }
 

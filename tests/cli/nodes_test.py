@@ -38,8 +38,6 @@ class Nodes(Programs):
             process.terminate()
             process.wait(DEADLINE_S)
             process.stdout.close()
-        if (self.dir / "up.json").exists():
-            self.cli("down", code=None)
         super().tearDown()
 
     def up(self, nodes=2, *words):

@@ -38,6 +38,8 @@ class Programs(unittest.TestCase):
         self.to_stop = [self.dir]
 
     def tearDown(self):
+        if (self.dir / "up.json").exists():  # 'gnstor up' started nodes there
+            self.cli("down", code=None)
         for folder in self.to_stop:
             # On a full disk gnstord has no pid file.
             if (folder / "gnstord.pid").exists() or (folder / "gnstord.sock").exists():
@@ -45,6 +47,10 @@ class Programs(unittest.TestCase):
         for mount in reversed(self.mounts):
             subprocess.run(["umount", str(mount)], check=False)
         self.temp.cleanup()
+
+    def states(self):
+        """Of the slots: in, out, rebuilding, ..."""
+        return {ssd["slot"]: ssd["state"] for ssd in self.ask("ssd", "list")["ssds"] if "slot" in ssd}
 
     def logs(self):
         """The last lines of every log in the array's folder: what its processes saw of a failure."""

@@ -10,14 +10,6 @@ CAPACITY = "64MiB"
 
 
 class Replace(Programs):
-    def tearDown(self):
-        if (self.dir / "up.json").exists():
-            self.cli("down", code=None)
-        super().tearDown()
-
-    def states(self):
-        return {ssd["slot"]: ssd["state"] for ssd in self.ask("ssd", "list")["ssds"] if "slot" in ssd}
-
     def spares(self):
         return [ssd for ssd in self.ask("ssd", "list")["ssds"] if ssd["state"] == "spare"]
 

@@ -60,6 +60,18 @@ TEST_F(ClientsTest, DrivesGetTheListBeforeTheirFirstGrantAndAfterEachChange) {
     EXPECT_EQ(array.drives[0]->host_sets, 3u);
 }
 
+TEST_F(ClientsTest, NoClientGetsKeysOfATermThatNoDriveHasStored) {
+    manager.reset();
+    array.boot();
+    for (std::uint32_t s = 0; s < 4; ++s) refuse(s);
+    manager = Manager::start(*store, array.ports(), options, now).value();
+    expect_error(manager->add_client("carol"), Errc::kBusy, "gets no keys before an SSD");
+    expect_error(manager->rotate_client("bob", now), Errc::kBusy, "gets no keys before an SSD");
+    array.drives[3]->fault = nullptr;  // its node authenticates nobody
+    let_pass(kGrantMs);
+    EXPECT_TRUE(manager->add_client("carol").ok());
+}
+
 TEST_F(ClientsTest, ADriveThatReconnectsGetsTheListAgainBeforeItsGrant) {
     array.drives[1]->restart();
     let_pass(kGrantMs / 3);

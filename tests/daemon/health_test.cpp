@@ -255,6 +255,17 @@ TEST_F(HealthOfArrayTest, SsdsWhoseGrantsRunOutBecauseTheRecordsCannotBeReadAreD
     EXPECT_EQ(codes(), Codes{});
 }
 
+TEST_F(HealthOfArrayTest, AnSsdWhoseConnectionHasEndedDoesNotPassForOneThatServes) {
+    let_pass(kGrantMs);
+    ASSERT_EQ(codes(), Codes{});
+    array.drives[1]->disconnected = true;
+    EXPECT_EQ(codes(), (Codes{"GNS_SLOT_DOWN", "GNS_DEGRADED"}));
+    const std::uint32_t grants = array.drives[1]->grants;
+    manager->tick(now += 1);
+    EXPECT_EQ(codes(), Codes{});
+    EXPECT_GT(array.drives[1]->grants, grants) << "it is asked at once";
+}
+
 TEST_F(HealthOfArrayTest, AMissingSsdIsOutWhenItsGrantHasEnded) {
     manager.reset();
     array.boot();

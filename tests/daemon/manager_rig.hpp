@@ -48,6 +48,17 @@ class ManagerTest : public ::testing::Test {
         ASSERT_TRUE(started.ok()) << started.error().message;
         manager = std::move(started).value();
     }
+    std::string state(std::uint32_t slot) {
+        for (const SsdInfo& ssd : manager->info(now).ssds)
+            if (ssd.slot == slot) return ssd.state;
+        return "";
+    }
+    [[nodiscard]] std::uint32_t version() { return manager->info(now).map_version; }
+    /// Until the slot is filled.
+    void rebuild(std::uint32_t slot) {
+        for (int i = 0; i < 10'000 && state(slot) == "rebuilding"; ++i)
+            if (!manager->rebuild_some(16)) let_pass(1'000);
+    }
     [[nodiscard]] std::uint64_t pending() { return manager->info(now).pending_changes; }
     /// Advances the clock by `ms`, and calls tick() after each second of it, as gnstord does.
     void let_pass(std::uint64_t ms) {

@@ -51,14 +51,16 @@ class ModelSsd final : public SsdPort {
     bool refuses_maps = false;  ///< answers MAP SET with Invalid Field
     bool full = false;          ///< has no room for any change, not even of what it has
 
-    bool reconnected = false;  ///< since the last volume_list()
-    bool hides_key = false;    ///< a defect: gnstord is not told that the node authenticates
+    bool reconnected = false;   ///< since the last volume_list()
+    bool disconnected = false;  ///< until the next command
+    bool hides_key = false;     ///< a defect: gnstord is not told that the node authenticates
     /// The hosts that its node lets in; forgotten when it restarts. Nothing: no list has come.
     std::optional<std::map<nvme::ClientId, std::uint32_t>> hosts;
     bool write_protected = false;  ///< what commands change is forgotten when the array boots
 
     std::uint32_t slot() const override { return slot_; }
     bool is_new() const override { return reconnected; }
+    bool is_disconnected() const override { return disconnected; }
     bool keeps_terms() const override { return !write_protected; }
     SsdIdentity identity() const override {
         return SsdIdentity{flash_.uuid,
@@ -162,6 +164,7 @@ class ModelSsd final : public SsdPort {
     template <class Work>
     Result<void> run(Work work) {
         ++flash_.commands;
+        disconnected = false;
         const Fault before = fault ? fault(false) : Fault::kNone;
         if (before == Fault::kRefuse) return error(Errc::kIo, "model SSD {} is told to refuse", slot_);
         const nvme::Status status = work();

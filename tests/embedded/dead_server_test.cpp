@@ -244,15 +244,19 @@ class DeadNode : public DeadServer {
             std::this_thread::yield();
         ASSERT_EQ(state(), wanted);
     }
-    /// Writes of each block, tried again while they fail. Until one has succeeded the others may.
-    void write_all() {
+    /// Calls for each block until it succeeds: the first calls after a node's death fail.
+    template <class Call>
+    void retry_all(Call call) {
         const Clock waited;
         for (std::uint32_t block = 0; block < kBlocks; ++block) {
             Status status = Status::kQueueError;
             while (!nvme::ok(status) && waited.ms() < static_cast<double>(kLateNs) / 1e6)
-                status = write(block % 2, block);
+                status = call(block % 2, block);
             ASSERT_EQ(status, Status::kSuccess) << "block " << block;
         }
+    }
+    void write_all() {
+        retry_all([this](std::uint32_t channel, std::uint32_t block) { return write(channel, block); });
     }
 };
 
@@ -273,13 +277,7 @@ TEST_P(DeadNode, WritesGoOnWithoutItsSsdOnceThatIsOutAndNeedNoReclaim) {
     write_all();
     // What it missed, it has: without the other node.
     first[0]->kill();
-    const Clock waited;
-    for (std::uint32_t block = 0; block < kBlocks; ++block) {
-        Status status = Status::kQueueError;
-        while (!nvme::ok(status) && waited.ms() < static_cast<double>(kLateNs) / 1e6)
-            status = read(block % 2, block);
-        EXPECT_EQ(status, Status::kSuccess) << "block " << block;
-    }
+    retry_all([this](std::uint32_t channel, std::uint32_t block) { return read(channel, block); });
     count("dead_node_blocks_written", 3 * kBlocks);
 }
 

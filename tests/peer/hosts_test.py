@@ -248,7 +248,7 @@ class Hosts(Programs):
         print(f"  gnstord warned about the cut link after {time.monotonic() - start:.1f} s")
         start = time.monotonic()
         self.until(lambda: self.cli("put", path, "meanwhile", code=None).returncode == 0, "writes still fail although the SSDs of the node must be out")
-        print(f"  put that goes on without the unreachable node: {time.monotonic() - start:.1f} s")
+        print(f"  put that succeeds without the unreachable node: {time.monotonic() - start:.1f} s")
         self.join_again()
         self.until(self.whole, "gnstord does not use the node again after its link is back")
         words = ("put", path, "broken")

@@ -44,6 +44,13 @@ inline bool takes_part(const Slot& slot) {
     return slot.state != SlotState::kEmpty && slot.state != SlotState::kDown && slot.weight != 0;
 }
 
+/// Whether writes and flushes go to the SSD of a slot in this state. A slot that is out keeps its chunks, and is not
+/// written.
+GN_HD
+inline bool is_written(SlotState state) {
+    return state == SlotState::kIn || state == SlotState::kRebuilding || state == SlotState::kJoining;
+}
+
 /// The array's map; also the payload of MAP SET. Little endian.
 struct ArrayMap {
     std::uint32_t version;
@@ -77,8 +84,8 @@ struct Replicas {
     std::uint32_t count;
 };
 
-/// The slots that hold `chunk` (block address >> chunk_shift), also those that are out. Empty and down slots are skipped; fewer than
-/// `replicas` are returned if there are fewer slots. O(slots * replicas).
+/// The slots that hold `chunk` (block address >> chunk_shift), also those that are out. Empty and down slots
+/// are skipped; fewer than `replicas` are returned if there are fewer slots. O(slots * replicas).
 GN_HD
 Replicas place(const ArrayMap& map, const VolumeGeometry& volume, std::uint32_t chunk);
 /// The same. For a plain map no slot entry is read: O(slots).

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
+#include <gnstor/placement/placement.hpp>
 
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,6 +22,10 @@ struct SsdReadings {
     std::optional<std::uint64_t> used_blocks{};    ///< blocks of 4 KiB that hold data
     std::optional<std::uint32_t> spare_percent{};  ///< Available Spare (NVMe SMART / Health Information)
 };
+
+/// Names of placement::SlotState, by value.
+inline constexpr const char* kSlotStateNames[] = {"empty", "in", "rebuilding", "joining", "down", "out"};
+static_assert(std::size(kSlotStateNames) == static_cast<std::size_t>(placement::kLastSlotState) + 1);
 
 /// SsdInfo::slot of an SSD that fills no slot of the map.
 inline constexpr std::uint32_t kSpareSlot = 0xFFFFFFFFu;

@@ -23,10 +23,10 @@
 //     (manager_read_only.cpp);
 //   * a change of who may do what is stored, then sent to the drives whose nodes authenticate hosts. A drive
 //     that has not taken the newest list of hosts gets no new grant (manager_hosts.cpp);
-//   * while a volume exists, the map changes only when silent drives are taken out or come back (manager_out.cpp), when a
-//     spare takes the slot of a lost drive, and when a slot is filled (manager_replace.cpp). Nothing waits for a drive that
-//     is out; creations and deletions wait for every other. The failure domains of slots, on which placement depends, never
-//     change while there is a volume.
+//   * while a volume exists, the map changes only when silent drives are taken out or come back
+//     (manager_out.cpp), when a spare takes the slot of a lost drive, and when a slot is filled
+//     (manager_replace.cpp). Nothing waits for a drive that is out; creations and deletions wait for every other.
+//     The failure domains of slots, on which placement depends, never change while there is a volume.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
@@ -116,13 +116,15 @@ class Manager {
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
-    /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain. The
-    /// spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. If the slot is out and its SSD is
-    /// back, the SSD gets its slot again and is filled with what it missed. kBusy: the lost SSD may still hold a grant. kNotFound: no such slot, or
-    /// no spare. kState, kNoSpace: why it may not be replaced, or by none of the spares.
+    /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain.
+    /// The spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. If the slot is out and its
+    /// SSD is back, the SSD gets its slot again and is filled with what it missed. kBusy: the lost SSD may still hold
+    /// a grant. kNotFound: no such slot, or no spare. kState, kNoSpace: why it may not be replaced, or by none of the
+    /// spares.
     Result<void> replace_ssd(std::uint32_t slot, std::uint64_t now_ms);
-    /// Takes an SSD that was found after the start as a spare, or as the SSD of a slot that is out. `port` must outlive the Manager. kExists: the SSD is known.
-    /// kState: it has a slot, or belongs to another array; restart gnstord, or format it. kIo, kTimedOut: no answer.
+    /// Takes an SSD that was found after the start as a spare, or as the SSD of a slot that is out. `port` must outlive
+    /// the Manager. kExists: the SSD is known. kState: it has a slot, or belongs to another array; restart gnstord, or
+    /// format it. kIo, kTimedOut: no answer.
     Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
     /// Sends up to so many commands of a rebuild. True: there is more to do at once. False: nothing is to be rebuilt, or
     /// an SSD must be waited for; call again about a second later.
@@ -163,6 +165,7 @@ class Manager {
         /// The end of the time that it has to take its first map in its slot, before it is taken out.
         std::uint64_t to_serve_ms = 0;
         std::uint64_t next_back_ms = 0;  ///< if it is out: not taken back by itself before
+        std::string not_back{};          ///< why it was not taken back when that was last tried
         bool admitted = false;    ///< the age of its store was checked on its port's present connection
         std::uint64_t taken = 0;  ///< the newest term of this daemon that it has stored
         std::string older{};      ///< not empty: its store is an older copy of itself; why
@@ -273,10 +276,13 @@ class Manager {
     [[nodiscard]] bool written_by_client() const;
     bool take_out_silent();  ///< true: it changed the map
     void take_back_answering();
-    Result<void> ask_whether_back(Drive& drive);
+    [[nodiscard]] const GrantBound& bound_of(std::uint32_t slot);
+    bool is_back(Drive& drive);
     Drive* returning_to(std::uint32_t slot);
+    Result<void> prepare_back(Drive& drive);
     Result<void> take_back(Drive& drive);
-    Result<void> remove_deleted(Drive& drive);
+    Result<void> follow_volumes(Drive& drive);
+    Result<void> raise_above(const nvme::VolumeRecord& seen);
 
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);
@@ -291,6 +297,7 @@ class Manager {
     [[nodiscard]] bool is_removed(nvme::ClientId client) const;
     [[nodiscard]] Result<void> check_client(nvme::ClientId client) const;
     [[nodiscard]] std::string client_name(nvme::ClientId client) const;
+    [[nodiscard]] Result<void> check_term_stored(const std::string& name) const;
     Result<void> put_client(nvme::ClientId client, ClientRecord record);  ///< under its next generation
     Result<void> close_epochs_of(nvme::ClientId client);
 
@@ -337,8 +344,8 @@ class Manager {
     bool raise_due_ = false;          ///< an SSD has reconnected since the term was raised
     std::uint64_t written_term_ = 0;  ///< the newest term under which a volume was changed
     std::uint64_t raised_ms_ = 0;     ///< when raise_term() last raised it
-    std::string out_trouble_;  ///< why silent SSDs were not taken out, or one that is back not taken back
-    std::string superseded_;   ///< not empty: another daemon took over, so nothing may be changed
+    std::string out_trouble_;         ///< why silent SSDs were not taken out; empty: there is none
+    std::string superseded_;          ///< not empty: another daemon took over, so nothing may be changed
     StartReport report_;
 };
 

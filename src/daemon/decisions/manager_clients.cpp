@@ -65,7 +65,21 @@ Result<nvme::ClientId> Manager::free_client_id(const std::string& name) const {
     return error(Errc::kNoSpace, "all 65535 client ids are taken; client '{}' cannot be added", name);
 }
 
+/// Without the records, a term that no SSD has stored is used again, and generations of that term with it.
+Result<void> Manager::check_term_stored(const std::string& name) const {
+    const bool stored = std::ranges::any_of(drives_, [this](const Drive& drive) {
+        return drive.slot != kNoSlot && (drive.taken == records_.term || !drive.port->keeps_terms());
+    });
+    if (stored) return {};
+    return error(
+        Errc::kBusy,
+        "client '{}' gets no keys before an SSD has taken the map of this gnstord; bring an SSD back, or try "
+        "again later",
+        name);
+}
+
 Result<void> Manager::put_client(nvme::ClientId client, ClientRecord record) {
+    if (!record.removed) GN_TRY(check_term_stored(record.name));
     const std::uint32_t before = record.generation;
     if (before >= last_generation(records_.term))
         return error(

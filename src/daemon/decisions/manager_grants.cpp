@@ -41,7 +41,10 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     const bool stores = try_store(now_ms);
     const bool settles = !map_in_force_;
     const bool raises = stores && raise_is_due();
-    const bool asks = settles || raises || grants_due(now_ms);
+    // An SSD whose process was started again has no map before it is asked.
+    const bool disconnected = std::ranges::any_of(
+        drives_, [](const Drive& drive) { return drive.slot != kNoSlot && drive.port->is_disconnected(); });
+    const bool asks = settles || raises || disconnected || grants_due(now_ms);
     if (asks) {
         bool in_force = activate_map().ok();
         // Only after every drive was asked: one that has seen another daemon's term refuses.

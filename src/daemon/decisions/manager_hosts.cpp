@@ -36,8 +36,7 @@ Result<void> Manager::send_hosts(Drive& drive) {
 }
 
 /// A drive that has not taken the list gets no grant before it has (set_map()). So a change is in force when
-/// each drive has taken it or has no grant left, and one has taken it, as with any other change (rule 2). That one has also
-/// stored the term: a term that no drive has stored, and its generations, would be given out again without the records.
+/// each drive has taken it or has no grant left, as with any other change (rule 2).
 bool Manager::hosts_in_force() const {
     if (!authenticates()) return true;
     const std::uint64_t version = hosts_version();
@@ -45,11 +44,7 @@ bool Manager::hosts_in_force() const {
         return drive.slot != kNoSlot && drive.port->node_key() != nullptr && drive.hosts != version &&
                may_hold_grant(drive.grant);
     });
-    const bool by_one = std::ranges::any_of(drives_, [&](const Drive& drive) {
-        const bool knows_term = drive.taken == records_.term || !drive.port->keeps_terms();
-        return drive.slot != kNoSlot && drive.hosts == version && knows_term;
-    });
-    return taken && by_one && (missing_slots().empty() || !may_hold_grant(before_start_));
+    return taken && (missing_slots().empty() || !may_hold_grant(before_start_));
 }
 
 Result<void> Manager::settle_hosts() {

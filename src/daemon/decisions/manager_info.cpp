@@ -22,7 +22,6 @@ void Manager::add_slot_warnings(ArrayInfo& info) const {
 }
 
 SsdInfo Manager::info_of(const Drive& drive) const {
-    static constexpr const char* kStates[] = {"empty", "in", "rebuilding", "joining", "down", "out"};
     SsdInfo ssd;
     std::uint8_t uuid[16];
     std::copy(drive.identity.uuid.begin(), drive.identity.uuid.end(), uuid);
@@ -33,7 +32,7 @@ SsdInfo Manager::info_of(const Drive& drive) const {
                 : drive.out_slot != kNoSlot ? "out"
                 : drive.slot == kNoSlot
                     ? "spare"
-                    : kStates[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
+                    : kSlotStateNames[static_cast<std::size_t>(records_.map.slots[drive.slot].state)];
     ssd.uuid = uuid_text(uuid);
     ssd.serial = drive.identity.serial;
     ssd.nic_address = drive.identity.nic_address;
@@ -45,7 +44,8 @@ SsdInfo Manager::info_of(const Drive& drive) const {
         if (ssd.trouble.empty() && records_.volumes.contains(volume))
             ssd.trouble = fmt::format("it refuses the record of volume '{}': {}",
                                       records_.volumes.at(volume).name, why);
-    ssd.serves = drive.slot != kNoSlot && drive.serves && may_hold_grant(drive.grant);
+    ssd.serves = drive.slot != kNoSlot && drive.serves && may_hold_grant(drive.grant) &&
+                 !drive.port->is_disconnected();
     if (ssd.slot != kNoSlot) ssd.domain = records_.map.slots[ssd.slot].domain;
     return ssd;
 }

@@ -195,8 +195,7 @@ Result<void> Manager::admit(Drive& drive) {
         if (in_map(drive.identity.uuid) && listed.newest_map.version > records_.map.version)
             superseded_ = fmt::format(
                 "SSD {} has map {}, and the records of this gnstord (term {}), which are an older copy, have "
-                "map {}; "
-                "restart it",
+                "map {}; restart it",
                 drive.identity.serial, listed.newest_map.version, records_.term, records_.map.version);
     }
     if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);

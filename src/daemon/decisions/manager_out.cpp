@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 namespace gnstor::daemon {
@@ -83,6 +84,13 @@ Result<void> Manager::check_redundant(const std::vector<std::uint32_t>& silent) 
     return {};
 }
 
+/// Of the grant that the SSD of a slot of the map may hold.
+const GrantBound& Manager::bound_of(std::uint32_t slot) {
+    if (const Drive* drive = drive_in(slot); drive != nullptr) return drive->grant;
+    const Drive* older = older_in(slot);  // sent nothing since it was found to be older
+    return older != nullptr ? older->grant : before_start_;
+}
+
 /// Takes all SSDs that are silent, and have no grant left, out of the map at once: they may be of one node.
 bool Manager::take_out_silent() {
     out_trouble_.clear();
@@ -90,11 +98,9 @@ bool Manager::take_out_silent() {
     const std::vector<std::uint32_t> silent = silent_slots();
     if (silent.empty()) return false;
     for (const std::uint32_t s : silent) {
-        const Drive *drive = drive_in(s), *older = older_in(s);
-        const GrantBound& bound = drive != nullptr   ? drive->grant
-                                  : older != nullptr ? older->grant
-                                                     : before_start_;
-        if (may_hold_grant(bound) || (drive != nullptr && now_ms_ < drive->to_serve_ms)) return false;
+        const Drive* drive = drive_in(s);
+        const bool may_yet_serve = drive != nullptr && now_ms_ < drive->to_serve_ms;
+        if (may_hold_grant(bound_of(s)) || may_yet_serve) return false;
     }
     Result<void> may = check_redundant(silent);
     if (may.ok()) may = check_version_left();
@@ -121,17 +127,14 @@ bool Manager::written_by_client() const {
                                [](const auto& volume) { return volume.second.writer != 0; });
 }
 
-/// Asks the SSDs that are out whether they are back. One is filled at a time. While a client holds a volume for writing, an
-/// SSD waits: lanes do not reach it before Client::reclaim(), and writes that need it would fail (replace_ssd() has it
-/// filled all the same).
+/// Asks the SSDs that are out whether they are back. One is filled at a time. While a client holds a volume for
+/// writing, an SSD waits: lanes do not reach it before Client::reclaim(), and writes that need it would fail
+/// (replace_ssd() has it filled all the same).
 void Manager::take_back_answering() {
     for (Drive& drive : drives_) {
-        if (drive.out_slot == kNoSlot) continue;
-        Result<void> back = admit(drive);
-        if (back.ok()) back = ask_whether_back(drive);
-        drive.trouble = back.ok() ? std::string() : back.error().message;
-        if (!superseded_.empty()) return;
-        if (!back.ok() || rebuilding_slot() != kNoSlot || now_ms_ < drive.next_back_ms) continue;
+        if (drive.out_slot == kNoSlot || !is_back(drive)) continue;
+        drive.trouble = drive.not_back;
+        if (rebuilding_slot() != kNoSlot || now_ms_ < drive.next_back_ms) continue;
         if (written_by_client()) {
             drive.trouble = fmt::format(
                 "the SSD is back, and is filled when no volume is open for writing; 'gnstor ssd replace {}' "
@@ -139,24 +142,33 @@ void Manager::take_back_answering() {
                 drive.out_slot);
             continue;
         }
-        if (back = take_back(drive); !back.ok()) out_trouble_ = back.error().message;
-        return;  // the SSDs may be others now
+        (void)take_back(drive).ok();  // the SSD's own trouble says why not, or tick() retries it
+        return;                       // the SSDs may be others now
     }
 }
 
-Result<void> Manager::ask_whether_back(Drive& drive) {
-    const Result<std::uint32_t> answer = drive.port->grant_ask(records_.term);
-    if (answer.ok()) return {};
-    note_superseded(answer.error());
-    return answer.error();
+/// Whether an SSD that is out answers, and its store is no older copy; its trouble says why not.
+bool Manager::is_back(Drive& drive) {
+    const Result<void> admitted = admit(drive);
+    if (!admitted.ok()) drive.trouble = admitted.error().message;
+    const Result<bool> back = admitted.ok() ? answers(drive) : Result<bool>(false);
+    return back.ok() && *back;
 }
 
 /// The SSD of a slot that is out, if it answers now; null: there is none.
 Manager::Drive* Manager::returning_to(std::uint32_t slot) {
     if (!is_out(slot)) return nullptr;
     for (Drive& drive : drives_)
-        if (drive.out_slot == slot && admit(drive).ok() && ask_whether_back(drive).ok()) return &drive;
+        if (drive.out_slot == slot && is_back(drive)) return &drive;
     return nullptr;
+}
+
+/// Sends what the SSD could refuse, before the map is changed.
+Result<void> Manager::prepare_back(Drive& drive) {
+    GN_TRY(check_version_left());
+    GN_TRY(follow_volumes(drive));
+    for (const auto& [id, record] : records_.volumes) GN_TRY(send(drive, record));
+    return tell_hosts(drive);
 }
 
 /// Gives an SSD that was out its slot again, as *rebuilding*.
@@ -164,11 +176,12 @@ Result<void> Manager::take_back(Drive& drive) {
     const std::uint32_t slot = drive.out_slot;
     // If it answers and yet does not take the map, writes to its chunks fail until it is out again.
     drive.next_back_ms = now_ms_ + kGrantsUntilBackAgain * options_.grant_ms;
-    GN_TRY(check_version_left());
-    // What can be refused is sent before the map is changed.
-    GN_TRY(remove_deleted(drive));
-    for (const auto& [id, record] : records_.volumes) GN_TRY(send(drive, record));
-    GN_TRY(tell_hosts(drive));
+    const SsdUuid uuid = drive.identity.uuid;
+    const Result<void> ready = prepare_back(drive);
+    for (Drive& same : drives_)  // a change that could not be stored may have changed drives_
+        if (same.identity.uuid == uuid)
+            same.trouble = same.not_back = ready.ok() ? std::string() : ready.error().message;
+    GN_TRY(ready);
     placement::ArrayMap map = records_.map;
     map.version += 1;
     map.slots[slot].state = SlotState::kRebuilding;
@@ -181,18 +194,35 @@ Result<void> Manager::take_back(Drive& drive) {
     return settle_replacement(slot);
 }
 
-/// Volumes that were deleted while the SSD was out, also where their VID lives again.
-Result<void> Manager::remove_deleted(Drive& drive) {
+/// Removes volumes that were deleted while the SSD was out, also where their VID lives again.
+Result<void> Manager::follow_volumes(Drive& drive) {
     GN_ASSIGN(const SsdVolumes listed, drive.port->volume_list(records_.term));
     for (const nvme::VolumeRecord& seen : listed.records) {
         const auto known = records_.volumes.find(seen.geometry.volume);
-        // One whose deletion is pending is marked and purged with the other SSDs: a mark must be on each of them before the
-        // first one purges.
-        if (known != records_.volumes.end() && known->second.birth_epoch == seen.birth_epoch) continue;
+        const bool same_life =
+            known != records_.volumes.end() && known->second.birth_epoch == seen.birth_epoch;
+        // One whose deletion is pending is marked and purged with the other SSDs: a mark must be on each of
+        // them before the first one purges.
+        if (same_life) {
+            GN_TRY(raise_above(seen));
+            continue;
+        }
         const Result<void> gone = remove_volume(drive, seen.geometry.volume);
         if (!gone.ok() && gone.error().code != Errc::kNotFound) return gone;
     }
     return {};
+}
+
+/// A change that was never in force may be on the SSD that was out alone, and be lost with the records. Epochs and
+/// revisions do not go back: the volume gets higher ones.
+Result<void> Manager::raise_above(const nvme::VolumeRecord& seen) {
+    nvme::VolumeRecord record = records_.volumes.at(seen.geometry.volume);
+    if (seen.revision < record.revision || std::memcmp(&seen, &record, sizeof record) == 0) return {};
+    record.revision = seen.revision;
+    record.epoch = std::max(record.epoch, seen.epoch) + 1;
+    record.writer = 0;
+    live_[seen.geometry.volume].lease_end_ms = 0;
+    return change_volume(record);
 }
 
 }  // namespace gnstor::daemon

@@ -31,9 +31,7 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
     if (slot >= records_.map.slot_count || records_.map.slots[slot].state == placement::SlotState::kEmpty)
         return error(Errc::kNotFound, "the array has no slot {}; 'gnstor ssd list' shows its slots", slot);
     if (is_out(slot)) return {};  // its grant had ended before, and it gets none
-    Drive* drive = drive_in(slot);
-    const Drive* older = older_in(slot);  // sent nothing since it was found to be older
-    if (drive != nullptr && drive->serves) {
+    if (Drive* drive = drive_in(slot); drive != nullptr && drive->serves) {
         GN_ASSIGN(const bool serves, answers(*drive));  // it took its last grant, which may be seconds ago
         if (serves)
             return error(
@@ -41,9 +39,7 @@ Result<void> Manager::check_lost(std::uint32_t slot) {
                 "SSD {} of slot {} serves: only an SSD that is lost can be replaced; stop its node first",
                 drive->identity.serial, slot);
     }
-    const GrantBound& bound = drive != nullptr   ? drive->grant
-                              : older != nullptr ? older->grant
-                                                 : before_start_;
+    const GrantBound& bound = bound_of(slot);
     if (may_hold_grant(bound))
         return error(Errc::kBusy,
                      "the SSD of slot {} may still serve, as its grant has not ended; try again in {} s",
@@ -154,19 +150,17 @@ Error Manager::no_spare(std::uint32_t slot) const {
     if (records_.map.slots[slot].state == placement::SlotState::kRebuilding)
         return error(Errc::kNotFound,
                      "slot {} is being filled, and its SSD does not answer: start its node. If this SSD is "
-                     "lost, too, put an "
-                     "empty one ('gnstor ssd format') in its place, and start its node",
+                     "lost, too, put an empty one ('gnstor ssd format') in its place, and start its node",
                      slot);
     if (is_out(slot))
         return error(Errc::kNotFound,
                      "slot {} is out, and neither its SSD answers nor is there a spare: start its node. If "
-                     "its data is lost, "
-                     "put an empty SSD ('gnstor ssd format') in its place, and start its node",
+                     "its data is lost, put an empty SSD ('gnstor ssd format') in its place, and start its "
+                     "node",
                      slot);
     return error(Errc::kNotFound,
                  "there is no spare: an SSD without a slot. Put an empty SSD ('gnstor ssd format') in place "
-                 "of the lost one, "
-                 "and start its node");
+                 "of the lost one, and start its node");
 }
 
 Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
@@ -216,13 +210,12 @@ Result<void> Manager::ask_again(std::uint32_t slot) {
     if (filling == nullptr || filling->serves || filling->trouble.empty()) return {};
     return error(Errc::kState,
                  "SSD {} takes the place of a lost one, and has not taken the map: {}; if that lasts, stop "
-                 "its node, and have "
-                 "slot {} replaced again",
+                 "its node, and have slot {} replaced again",
                  filling->identity.serial, filling->trouble, slot);
 }
 
-/// After another map came into the records: an SSD that has lost its slot is forgotten; one that has got a slot, or got it
-/// again, is sent every volume.
+/// After another map came into the records: an SSD that has lost its slot is forgotten; one that has got a
+/// slot, or got it again, is sent every volume.
 void Manager::follow_map() {
     std::set<SsdUuid> known, served;
     for (const Drive& drive : drives_) {
@@ -311,7 +304,7 @@ bool Manager::rebuild_some(std::uint32_t commands) {
     if (slot == kNoSlot || !may || told_ != records_.map.version) return false;
     if (!rebuild_ || rebuild_->version() != records_.map.version) {
         std::vector<nvme::VolumeRecord> volumes;
-        // One whose creation is not in force yet was never written; once it is, every write reaches this slot, too.
+        // One whose creation is not in force yet was never written; once it is, every write reaches this slot.
         for (const auto& [id, record] : records_.volumes)
             if ((record.flags & nvme::kVolumeDeleting) == 0 && !records_.creating.contains(id))
                 volumes.push_back(record);

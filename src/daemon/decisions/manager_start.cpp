@@ -171,8 +171,8 @@ Result<void> Manager::list_drives(std::vector<SsdPort*> ports, Takeover& t) {
     return {};
 }
 
-/// Without records the newest map counts. An SSD of another array could have it, and the volumes of this one would then be
-/// taken for deleted.
+/// Without records the newest map counts. An SSD of another array could have it, and the volumes of this one
+/// would then be taken for deleted.
 Result<void> Manager::check_one_array(const Takeover& t) const {
     for (std::size_t d = 0; d < drives_.size(); ++d) {
         const placement::ArrayMap& map = t.maps[d];
@@ -301,8 +301,8 @@ Result<void> Manager::map_from_ports(Takeover& t, std::uint32_t version) {
     placement::ArrayMap map{};
     map.version = version;
     std::uint64_t largest = 1;
-    // An SSD outside the map that holds volumes, or may: of another array, or replaced. It stays as it is. One that was out may
-    // hold volumes that were deleted, and comes back as such.
+    // An SSD outside the map that holds volumes, or may: of another array, or replaced. It stays as it is. One
+    // that was out may hold volumes that were deleted, and comes back as such.
     std::vector<bool> foreign;
     for (std::size_t d = 0; d < drives_.size(); ++d)
         foreign.push_back(!tells_volumes(drives_[d].identity.uuid) && !in_map(drives_[d].identity.uuid) &&

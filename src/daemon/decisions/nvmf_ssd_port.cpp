@@ -53,8 +53,9 @@ Result<nvmf::HostOptions> host_options(const SsdIdentity& ssd, const NvmfSsdPort
     return options;
 }
 
-/// Errors of a connection must not pass for answers of the SSD: for the Manager kNotFound means that the SSD has no such
-/// volume, kState that the daemon was superseded, kNoSpace, kExists and kUnsupported that the SSD refused a record.
+/// Errors of a connection must not pass for answers of the SSD: for the Manager kNotFound means that the SSD has no
+/// such volume, kState that the daemon was superseded, kNoSpace, kExists and kUnsupported that the SSD refused a
+/// record.
 Error transport_error(Error e) {
     const bool kept =
         e.code == Errc::kTimedOut || e.code == Errc::kPermission || e.code == Errc::kInvalidArgument;

@@ -41,6 +41,7 @@ class NvmfSsdPort final : public SsdPort {
     [[nodiscard]] SsdIdentity identity() const override { return identity_; }
     [[nodiscard]] bool is_new() const override { return is_new_; }
     [[nodiscard]] bool keeps_terms() const override { return keeps_terms_; }
+    [[nodiscard]] bool is_disconnected() const override { return host_ != nullptr && !host_->connected(); }
     Result<SsdVolumes> volume_list(std::uint64_t term) override;
     Result<void> volume_add(std::uint64_t term, const nvme::VolumeRecord& record) override;
     Result<void> volume_chmod(std::uint64_t term, const nvme::VolumeRecord& record) override;

@@ -59,6 +59,9 @@ class SsdPort {
     /// Whether it has reconnected since the last answered volume_list(), so that another store may be behind
     /// it. Until it is listed, a command that would raise its term is not sent and fails with kIo.
     [[nodiscard]] virtual bool is_new() const { return false; }
+    /// Whether its connection is known to have ended since the last command: until it is asked again, it passes for
+    /// one that does not serve.
+    [[nodiscard]] virtual bool is_disconnected() const { return false; }
     /// Whether it stores the terms that it has seen. A write-protected SSD loses them when it is closed.
     [[nodiscard]] virtual bool keeps_terms() const { return true; }
     virtual Result<SsdVolumes> volume_list(std::uint64_t term) = 0;

@@ -13,8 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kSlotStates[] = {"empty", "in", "rebuilding", "joining", "down", "out"};
-
 struct ErrcRow {
     Errc code;
     std::string_view name;
@@ -188,7 +186,7 @@ json to_json(const client::ArrayView& view) {
     for (std::uint32_t s = 0; s < view.map.slot_count; ++s) {
         const placement::Slot& slot = view.map.slots[s];
         slots.push_back({{"slot", s},
-                         {"state", kSlotStates[static_cast<std::size_t>(slot.state)]},
+                         {"state", kSlotStateNames[static_cast<std::size_t>(slot.state)]},
                          {"domain", slot.domain},
                          {"weight", slot.weight},
                          {"ssd_uuid", uuid_text(slot.ssd_uuid)}});
@@ -212,11 +210,11 @@ Result<client::ArrayView> array_from_json(const json& v) {
         view.map.slot_count = static_cast<std::uint32_t>(slots.size());
         for (std::size_t s = 0; s < slots.size(); ++s) {
             placement::Slot& slot = view.map.slots[s];
-            const auto state = std::find(std::begin(kSlotStates), std::end(kSlotStates),
+            const auto state = std::find(std::begin(kSlotStateNames), std::end(kSlotStateNames),
                                          slots[s].at("state").get<std::string>());
-            if (state == std::end(kSlotStates))
+            if (state == std::end(kSlotStateNames))
                 return error(Errc::kCorrupt, "slot {} is in an unknown state", s);
-            slot.state = static_cast<placement::SlotState>(state - std::begin(kSlotStates));
+            slot.state = static_cast<placement::SlotState>(state - std::begin(kSlotStateNames));
             slot.domain = slots[s].at("domain").get<std::uint16_t>();
             slot.weight = slots[s].at("weight").get<std::uint32_t>();
             if (Result<void> read = read_uuid(slots[s].at("ssd_uuid"), slot.ssd_uuid); !read.ok())

@@ -24,27 +24,22 @@ struct Targets {
     nvme::Status status = nvme::Status::kSuccess;
 };
 
-GN_HD
-inline bool serves(const placement::ArrayMap& map, std::uint32_t slot) {
-    const auto state = map.slots[slot].state;
-    return slot < map.slot_count && state != placement::SlotState::kEmpty &&
-           state != placement::SlotState::kDown && state != placement::SlotState::kOut;
-}
-
 /// A read goes to one replica that is *in*: the first by rank that is not broken, after those already asked.
 /// All else goes to every replica that is not out, or to none if one of them cannot be reached.
 template <class State>
 GN_HD Targets choose_targets(State& c, const Operation& op, const Step& step) {
     Targets t;
     if (step.fixed_target != kNone) {
-        if (!serves(*op.map, step.fixed_target)) return t;  // no drive in this slot: nothing to flush
+        const bool has_drive = step.fixed_target < op.map->slot_count &&
+                               placement::is_written(op.map->slots[step.fixed_target].state);
+        if (!has_drive) return t;  // nothing to flush
         t.slot[t.count++] = static_cast<std::uint8_t>(step.fixed_target);
     } else {
         const auto replicas = placement::place(*op.map, op.geometry, step.block >> op.geometry.chunk_shift);
         const bool read = step.opcode == nvme::IoOpcode::kRead;
         for (std::uint32_t i = 0; i < replicas.count; ++i)
             if (const auto state = op.map->slots[replicas.slot[i]].state;
-                state == placement::SlotState::kIn || (!read && state != placement::SlotState::kOut))
+                read ? state == placement::SlotState::kIn : placement::is_written(state))
                 t.slot[t.count++] = replicas.slot[i];
         t.status = t.count == 0 ? nvme::Status::kQueueError : nvme::Status::kSuccess;
         if (read && t.count != 0) {
