@@ -117,6 +117,14 @@ bool OpeningFloor::publish(Clock::time_point now, std::size_t sessions,
     return true;
 }
 
+void OpeningFloor::publish_last(std::size_t sessions,
+                                const std::function<std::uint64_t(std::size_t)>& association,
+                                const Tell& tell) {
+    if (!look().ok()) return;
+    next_ = {};
+    (void)publish(Clock::now(), sessions, association, tell);
+}
+
 Result<void> OpeningFloor::begin_next_epoch() {
     std::uint64_t taken = 0;
     GN_TRY(lanes_.download(0, &taken, sizeof taken));

@@ -78,6 +78,11 @@ class OpeningFloor {
     bool publish(Clock::time_point now, std::size_t sessions,
                  const std::function<std::uint64_t(std::size_t)>& association, const Tell& tell);
 
+    /// publish() at once, of what is resolved now, when the opening ends: what the SSDs know to be resolved need not be
+    /// compared between replicas (docs/array.md, rule 11). With no thread in look() or publish().
+    void publish_last(std::size_t sessions, const std::function<std::uint64_t(std::size_t)>& association,
+                      const Tell& tell);
+
     /// Begins the next epoch of the same opening: sequences continue, and all taken so far count as resolved,
     /// because none belongs to the new epoch. Call with no write in flight and no thread in look() or
     /// publish().

@@ -94,6 +94,9 @@ struct Volume::Impl {
     void start_background_tasks();
     void renew_periodically();
     void publish_floor_periodically();
+    [[nodiscard]] std::uint64_t association(std::size_t session) const;
+    Result<nvme::Completion> tell_floor(std::size_t session, std::uint64_t to);
+    void publish_last_floor();
     void stop_periodic_tasks();
     Result<void> check_quiet();
     Result<void> check_still_ours();
@@ -148,16 +151,31 @@ void Volume::Impl::publish_floor_periodically() {
     });
     publishing = client->floors.add(OpeningFloor::kLook, [this] {
         if (floor_is_over.load(std::memory_order_relaxed)) return;
-        const auto& sessions = client->sessions;
         const bool continues = floor->publish(
-            OpeningFloor::Clock::now(), sessions.size(),
-            [&](std::size_t i) { return client->is_lost(*sessions[i]) ? 0 : sessions[i]->associations(); },
-            [&](std::size_t i, std::uint64_t to) {
-                return sessions[i]->tell_floor(record.geometry.volume, epoch.load(std::memory_order_relaxed),
-                                               to);
-            });
+            OpeningFloor::Clock::now(), client->sessions.size(),
+            [this](std::size_t i) { return association(i); },
+            [this](std::size_t i, std::uint64_t to) { return tell_floor(i, to); });
         if (!continues) floor_is_over.store(true, std::memory_order_relaxed);
     });
+}
+
+/// 0: the session's SSD is not reachable.
+std::uint64_t Volume::Impl::association(std::size_t session) const {
+    const SsdSession& s = *client->sessions[session];
+    return client->is_lost(s) ? 0 : s.associations();
+}
+
+Result<nvme::Completion> Volume::Impl::tell_floor(std::size_t session, std::uint64_t to) {
+    return client->sessions[session]->tell_floor(record.geometry.volume,
+                                                 epoch.load(std::memory_order_relaxed), to);
+}
+
+/// With no thread of the client that works for this opening.
+void Volume::Impl::publish_last_floor() {
+    if (floor == nullptr || floor_is_over.load(std::memory_order_relaxed)) return;
+    floor->publish_last(
+        client->sessions.size(), [this](std::size_t i) { return association(i); },
+        [this](std::size_t i, std::uint64_t to) { return tell_floor(i, to); });
 }
 
 /// After it returns, no thread of the client works for this opening.
@@ -197,8 +215,10 @@ Result<void> Volume::Impl::check_still_ours() {
     const nvme::VolumeRecord& now = seen.record;
     const nvme::Epoch known = epoch.load(std::memory_order_relaxed);
     const bool known_epoch = now.epoch == known || (renewing && now.epoch == known + 1);
+    // An earlier attempt has closed the epoch, and waits until its replicas are equal.
+    const bool closed_by_us = renewing && now.writer == 0 && now.epoch == known;
     if (now.geometry.volume != record.geometry.volume || now.birth_epoch != record.birth_epoch ||
-        now.writer != client->identity.id || !known_epoch)
+        (now.writer != client->identity.id && !closed_by_us) || !known_epoch)
         return lost();
     epoch.store(now.epoch, std::memory_order_relaxed);
     return {};
@@ -220,6 +240,7 @@ Result<void> Volume::renew() {
     GN_TRY(v.check_quiet());
     GN_TRY(v.check_still_ours());
     v.stop_periodic_tasks();  // they work for an epoch that is about to end
+    v.publish_last_floor();
     v.renewing = true;
     const std::uint64_t asked_ms = boottime_ms();
     GN_ASSIGN(const OpenedVolume opened,
@@ -284,6 +305,7 @@ Result<void> Volume::release() {
     if (impl_->released) return {};
     if (impl_->mode == OpenMode::kWrite) {
         impl_->stop_periodic_tasks();
+        impl_->publish_last_floor();
         // A failed release may be retried, by the destructor at the latest.
         GN_TRY(impl_->client->control.release_volume(
             impl_->client->identity.id, impl_->record.geometry.volume,

@@ -38,8 +38,8 @@ enum class Mutation : std::uint8_t {
     kStateCrcIgnored,        ///< the firmware's state is accepted whatever its CRC
     kCopyWindowEmpty,  ///< a rebuild's window does not know the tombstones that its blocks had when it was opened
     kCopyUntoldTrim,     ///< a rebuild's window opens though a trim may be unresolved and without a tombstone
-    kCopyOlderEpoch,     ///< a rebuild copies from a donor that is in an older epoch than the window
     kCopyKeepsResolved,  ///< a rebuild leaves a resolved version where the donor has none any more
+    kCopyKeepsNewer,  ///< a rebuild leaves a version that only the drive has, of a writer that was lost while it was out
     kCopyOverTrim,       ///< a rebuild's copy is put though a newer trim came since its window was opened
 };
 

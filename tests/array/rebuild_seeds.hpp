@@ -1,5 +1,5 @@
 // rebuild_seeds.hpp: histories of the rebuild's simulator, one a seed, and what they did. GN_SEED=<n> replays one history
-// instead, GN_TRACE=1 prints what happens in it.
+// instead, GN_SIM_FIRST and GN_SIM_SEEDS choose others, with other options if GN_TRIMS, GN_TOMBSTONES, GN_WRITERS give them; GN_TRACE=1 prints what happens in it.
 #pragma once
 
 #include "array/rebuild_sim.hpp"
@@ -17,12 +17,23 @@ inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds, std::uin
         first = std::strtoull(one, nullptr, 10);
         seeds = 1;
     }
+    if (const char* begin = std::getenv("GN_SIM_FIRST"); begin != nullptr)
+        first = std::strtoull(begin, nullptr, 10);
+    if (const char* number = std::getenv("GN_SIM_SEEDS"); number != nullptr)
+        seeds = std::strtoull(number, nullptr, 10);
     RebuildSimCounts c;
     for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
         RebuildSimOptions options;
         options.seed = seed;
         options.outs_of_hundred = outs_of_hundred;
         options.trace = std::getenv("GN_TRACE") != nullptr;
+        const auto from_environment = [](const char* name, std::uint32_t& value) {
+            if (const char* given = std::getenv(name); given != nullptr)
+                value = static_cast<std::uint32_t>(std::strtoul(given, nullptr, 10));
+        };
+        from_environment("GN_TRIMS", options.trims_of_ten);
+        from_environment("GN_TOMBSTONES", options.max_tombstones);
+        from_environment("GN_WRITERS", options.writers_of_hundred);
         RebuildSim sim(options);
         const std::string violation = sim.run();
         ASSERT_EQ(violation, "") << "GN_SEED=" << seed;
@@ -35,6 +46,9 @@ inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds, std::uin
         count("array_out_lost_writers", c.lost_writers);
         count("array_out_reads", c.reads);
         count("array_out_compared", c.blocks_compared);
+        count("array_out_reconciled", c.reconciled);
+        count("array_out_reconcile_put", c.reconcile_put);
+        count("array_out_in_reconcile", c.outs_in_reconcile);
         return;
     }
     count("array_rebuild_changes", c.changes);
@@ -48,6 +62,10 @@ inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds, std::uin
     count("array_rebuild_late_copies", c.late_copies);
     count("array_rebuild_unreadable", c.unreadable);
     count("array_rebuild_compared", c.blocks_compared);
+    count("array_reconciled", c.reconciled);
+    count("array_reconciled_in_rebuild", c.reconciled_in_rebuild);
+    count("array_reconcile_put", c.reconcile_put);
+    count("array_reconcile_kills", c.kills_in_reconcile);
 }
 
 }  // namespace gnstor::test

@@ -43,6 +43,11 @@ void RebuildSimCounts::add(const RebuildSimCounts& o) {
     late_copies += o.late_copies;
     unreadable += o.unreadable;
     blocks_compared += o.blocks_compared;
+    reconciled += o.reconciled;
+    reconciled_in_rebuild += o.reconciled_in_rebuild;
+    reconcile_put += o.reconcile_put;
+    kills_in_reconcile += o.kills_in_reconcile;
+    outs_in_reconcile += o.outs_in_reconcile;
 }
 
 RebuildSim::Drive::Drive(std::uint64_t number, const deengine::EngineOptions& o) : flash(24, 16), options(o) {
@@ -164,33 +169,70 @@ void RebuildSim::activate_one() {
     if (active_.size() == slots_here()) told_ = stored_;
 }
 
-/// The epoch is closed while its writer still has changes under way: drives that have the newest record refuse them.
+/// The writer is removed while it still has changes under way: drives that have the newest record refuse them.
 void RebuildSim::lose_writer() {
-    if (closing_) return;
+    if (closing_ != Close::kNo) return;
     ++counts_.lost_writers;
-    trace("epoch {} is closed", epoch_);
-    closing_ = true;
-    record_.epoch += 1;
+    trace("the writer of epoch {} is removed", epoch_);
+    closing_ = Close::kRemoving;
+    record_.writer = 0;
     record_.revision += 1;
     raised_.clear();
 }
 
 /// Sends the newest record to one drive that does not have it. In force: all have it.
 void RebuildSim::raise_one() {
-    if (!closing_) return;
+    if (closing_ != Close::kRemoving && closing_ != Close::kOpening) return;
     for (std::uint32_t i = below(kSlots), tried = 0; tried < kSlots; ++tried, i = (i + 1) % kSlots) {
         if (raised_.contains(i) || i == out_slot()) continue;
         if (!send_record(i)) fail(fmt::format("slot {} refuses epoch {}", i, record_.epoch));
-        trace("slot {} is in epoch {}", i, record_.epoch);
+        trace("slot {} is in epoch {}, writer {}", i, record_.epoch, record_.writer);
         break;
     }
-    if (raised_.size() != slots_here()) return;
+    if (raised_.size() == slots_here() || (closing_ == Close::kRemoving && options_.compare_while_written))
+        record_in_force();
+}
+
+void RebuildSim::record_in_force() {
     for (auto& [number, change] : changes_) change.abandoned = change.abandoned || !change.done;
-    closing_ = false;
+    if (closing_ == Close::kRemoving) {
+        trace("epoch {} is closed", epoch_);
+        closing_ = Close::kComparing;
+        return;
+    }
+    closing_ = Close::kNo;
     epoch_ = record_.epoch;
     next_sequence_ = 1;
     resolved_ = 0;
     trace("epoch {} is in force", epoch_);
+}
+
+/// Makes the replicas equal that the writer of the closed epoch may have left different (rule 11).
+void RebuildSim::reconcile_step() {
+    if (closing_ != Close::kComparing || told_.version != stored_.version) return;
+    if (!reconcile_ || reconcile_->version() != stored_.version)
+        reconcile_.emplace(stored_, record_, options_.reconcile);
+    copy_version_ = reconcile_->version();
+    for (std::uint32_t i = below(6); i != ~0u && reconcile_; --i) {
+        const daemon::Reconcile::Step step = reconcile_->step(*this);
+        if (reconcile_->take_compared() && rebuild_ && !options_.keeps_copied) rebuild_->again(kVolume);
+        if (step == daemon::Reconcile::Step::kEqual) end_reconcile();
+    }
+}
+
+void RebuildSim::end_reconcile() {
+    ++counts_.reconciled;
+    counts_.reconciled_in_rebuild += rebuild_ ? 1 : 0;
+    counts_.reconcile_put += reconcile_->blocks_put();
+    trace("epoch {} is clean: {} blocks were put, {} ranges are left", epoch_, reconcile_->blocks_put(),
+          reconcile_->left());
+    reconcile_.reset();
+    compare_replicas("after the end of an epoch", stored_);
+    closing_ = Close::kOpening;
+    record_.epoch += 1;
+    record_.writer = kClient;
+    record_.revision += 1;
+    raised_.clear();
 }
 
 void RebuildSim::learn_map() {
@@ -226,6 +268,7 @@ void RebuildSim::out_or_back() {
 void RebuildSim::take_out(std::uint32_t slot) {
     ++counts_.outs;
     counts_.outs_in_rebuild += stored_.slots[slot].state == SlotState::kRebuilding ? 1 : 0;
+    counts_.outs_in_reconcile += reconcile_ ? 1 : 0;
     trace("slot {} is out", slot);
     rebuild_.reset();
     ++lives_[slot];
@@ -276,6 +319,7 @@ void RebuildSim::rebuild_step() {
         if (slot == kSlots || told_.version != stored_.version) return;
         rebuild_.emplace(stored_, slot, std::span(&record_, 1), options_.rebuild);
     }
+    copy_version_ = rebuild_->version();
     if (rebuild_->step(*this) != daemon::Rebuild::Step::kDone) return;
     counts_.copied += rebuild_->progress().blocks_copied;
     ++counts_.rebuilds;
@@ -287,18 +331,41 @@ void RebuildSim::rebuild_step() {
 Status RebuildSim::copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) {
     if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
     const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyOpen, kTerm, range.volume, range.first,
-                                     range.blocks, rebuild_->version());
+                                     range.blocks, copy_version_);
     const Answer a = command(slot, c, kAdmin, {});
     trace("open {}+{} at slot {}: {} {}", range.first, range.blocks, slot, status_name(a.status), a.result);
     window = static_cast<std::uint32_t>(a.result);
     return a.status;
 }
 
-Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
-                             nvme::Epoch& epoch) {
+Status RebuildSim::copy_survey(std::uint32_t slot, const CopyRange& range,
+                               std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) {
+    if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
+    const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopySurvey, kTerm, range.volume, range.first,
+                                     range.blocks, copy_version_);
+    const Answer a = command(slot, c, kAdmin, std::as_writable_bytes(extents));
+    const Status s = a.status;
+    epoch = static_cast<nvme::Epoch>(a.result);
+    trace("survey slot {}: {}, groups {:x}, floor {}, highest {}", slot, status_name(s), extents[0].groups,
+          extents[0].floor, extents[0].highest);
+    return s;
+}
+
+Status RebuildSim::set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
+                             std::uint64_t floor) {
+    if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
+    nvme::Command c = nvme::encode_floor(volume, epoch, floor);
+    c.cdw14 = kTerm;
+    const Status s = command(slot, c, kAdmin, {}).status;
+    trace("floor {} of closed epoch {} to slot {}: {}", floor, epoch, slot, status_name(s));
+    return s;
+}
+
+Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, const daemon::CopySource& source,
+                             std::span<std::byte> data, nvme::Epoch& epoch) {
     if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
     const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyRead, kTerm, range.volume, range.first,
-                                     range.blocks, rebuild_->version());
+                                     range.blocks, copy_version_, source.window, source.epoch);
     const Answer a = command(slot, c, kAdmin, data);
     const Status s = a.status;
     epoch = static_cast<nvme::Epoch>(a.result);
@@ -314,7 +381,7 @@ Status RebuildSim::copy_read(std::uint32_t slot, const CopyRange& range, std::sp
 Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, const daemon::CopySource& source,
                               std::span<std::byte> data) {
     const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopyWrite, kTerm, range.volume, range.first,
-                                     range.blocks, rebuild_->version(), source.window, source.epoch);
+                                     range.blocks, copy_version_, source.window, source.epoch);
     if (!quiet_ && one_in(12)) {  // it arrives, but later than the copier waits
         messages_.push_back(
             {Message::Kind::kLateCopy, slot, lives_[slot], 0, 0, c, {data.begin(), data.end()}});
@@ -329,7 +396,7 @@ Status RebuildSim::copy_write(std::uint32_t slot, const CopyRange& range, const 
 // The writer ------------------------------------------------------------------------------------------------------
 
 void RebuildSim::new_change() {
-    if (closing_ && one_in(2)) return;
+    if (closing_ != Close::kNo && (closing_ != Close::kRemoving || one_in(2))) return;
     std::uint32_t open = 0;
     for (const auto& [number, change] : changes_) open += change.done || change.abandoned ? 0 : 1;
     if (open >= 6) return;
@@ -403,7 +470,8 @@ void RebuildSim::deliver(std::size_t index) {
           copy ? "" : fmt::format("{} ", m.command.cdw12), m.slot, status_name(a.status));
     // A drive that is back has not heard of the epoch yet; the next floor comes soon.
     const bool behind = a.status == Status::kNotGranted && counts_.backs != 0;
-    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && !behind)
+    const bool removed = a.status == Status::kAccessDenied && (closing_ != Close::kNo || counts_.backs != 0);
+    if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && !behind && !removed)
         fail(fmt::format("FLOOR to slot {}: {}", m.slot, status_name(a.status)));
 }
 
@@ -481,6 +549,7 @@ void RebuildSim::kill(std::uint32_t slot) {
     ++counts_.kills;
     trace("slot {} is killed", slot);
     counts_.kills_in_rebuild += rebuild_ ? 1 : 0;
+    counts_.kills_in_reconcile += reconcile_ ? 1 : 0;
     ++lives_[slot];
     drives_[slot]->mount();
     if (!drives_[slot]->trouble.empty()) return fail(drives_[slot]->trouble);
@@ -516,6 +585,7 @@ void RebuildSim::event() {
     now_ns_ += 1'000'000;
     if (below(100) < options_.spoils_of_hundred) return spoil_page();
     if (options_.outs_of_hundred != 0 && below(100) < options_.outs_of_hundred) return out_or_back();
+    if (options_.writers_of_hundred != 0 && below(100) < options_.writers_of_hundred) return lose_writer();
     const std::uint32_t dice = below(100);
     if (dice < 14) return new_change();
     if (dice < 58) {
@@ -527,7 +597,8 @@ void RebuildSim::event() {
     if (dice < 80) return activate_one();
     if (dice < 82) return raise_one();
     if (dice < 86) return learn_map();
-    if (dice < 98) return rebuild_step();
+    if (dice < 93) return rebuild_step();
+    if (dice < 98) return closing_ == Close::kComparing ? reconcile_step() : rebuild_step();
     if (dice == 98) return one_in(4) ? kill(below(kSlots)) : one_in(2) ? spoil_page() : void();
     if (one_in(3)) return lose_drive();
     if (one_in(4)) lose_writer();
@@ -537,6 +608,11 @@ std::string RebuildSim::run() {
     for (std::uint32_t i = 0; i < options_.steps && failure_.empty(); ++i) event();
     settle();
     if (failure_.empty()) compare_all();
+    if (failure_.empty()) {
+        lose_writer();
+        settle();
+        if (failure_.empty()) compare_replicas("at the end", stored_);
+    }
     return failure_;
 }
 
@@ -546,7 +622,7 @@ void RebuildSim::settle() {
     losses_left_ = 0;
     const auto settled = [&] {
         return messages_.empty() && !rebuild_ && told_.version == stored_.version &&
-               known_.version == told_.version && active_.size() == kSlots && !closing_ &&
+               known_.version == told_.version && active_.size() == kSlots && closing_ == Close::kNo &&
                resolved_ + 1 == next_sequence_ && std::ranges::none_of(stored_.slots, [](const auto& s) {
                    return s.state == SlotState::kRebuilding || s.state == SlotState::kOut;
                });
@@ -558,6 +634,7 @@ void RebuildSim::settle() {
         raise_one();
         learn_map();
         rebuild_step();
+        reconcile_step();
         if (!messages_.empty()) deliver(below(static_cast<std::uint32_t>(messages_.size())));
         if (one_in(20) && messages_.size() < 20) publish_floor();
     }
@@ -570,6 +647,36 @@ void RebuildSim::settle() {
                                    rebuild_->progress().blocks_done, rebuild_->progress().blocks_total,
                                    rebuild_->stuck().size())
                      : ""));
+}
+
+/// Invariant 5: after CLEAN(e) replicas are equal until the next epoch's first write. Not compared are blocks that a drive
+/// cannot read, and drives that have just begun again.
+void RebuildSim::compare_replicas(const char* when, const placement::ArrayMap& map) {
+    for (nvme::BlockAddress block = 0; block < kBlocks; ++block) {
+        const auto replicas = replicas_of(map, block);
+        std::vector<std::byte> first;
+        for (std::uint32_t i = 0; i < replicas.count; ++i) {
+            const std::uint32_t slot = replicas.slot[i];
+            if (map.slots[slot].state != SlotState::kIn || !active_.contains(slot)) continue;
+            nvme::IoFields f;
+            f.volume = kVolume;
+            f.client = kClient;
+            f.block = block;
+            f.epoch = record_.epoch;
+            f.map_version = map.version;
+            std::vector<std::byte> data(nvme::kBlockBytes);
+            const Status s =
+                command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+            if ((s == Status::kUnrecoveredReadError || s == Status::kDoubtful) && drives_[slot]->spoilt)
+                continue;
+            if (!ok(s)) return fail(fmt::format("block {} in slot {}: {}", block, slot, status_name(s)));
+            if (first.empty()) first = data;
+            if (first != data)
+                return fail(fmt::format(
+                    "{}, the replicas of block {} differ: {} in slot {} (map {})", when, block,
+                    data == deengine::test::pattern(0) ? "zeroes" : "other contents", slot, map.version));
+        }
+    }
 }
 
 void RebuildSim::compare_all() {

@@ -1,21 +1,22 @@
-// rebuild_sim.hpp: drives of an array under one seed while one of them is replaced and filled again. docs/array.md,
-// rules 2, 4, 5, 8, 9, 12.
+// rebuild_sim.hpp: drives of an array under one seed while one of them is replaced and filled again, and writers are lost.
+// docs/array.md, rules 2, 4, 5, 8, 9, 11, 12.
 //
-// Real: each drive's firmware (deengine), placement, and daemon/decisions/rebuild. Modelled: a writer that follows
+// Real: each drive's firmware (deengine), placement, and daemon/decisions/rebuild and reconcile. Modelled: a writer that follows
 // rule 5 (a change goes to every replica of one version of the map, keeps its sequence through all retries, and is
 // acknowledged when all have answered; floors), the order in which messages arrive, and the daemon's order of store,
 // activate, in force. With outs_of_hundred, drives are silent for a while, out of the map, and come back with what they
 // had (rule 10). Faults: writers that end with changes under way, drives that are killed and mounted again, a drive that is lost for good, pages that
 // cannot be read, commands and answers that come late or not at all.
 //
-// Checked after every read, and at the end on every replica of every block (invariants 3, 4, 10, 11 and 14):
+// Checked after every read, and at the end on every replica of every block (invariants 3, 4, 5, 10, 11 and 14):
 //   * a read returns the last acknowledged version of a block, or a newer one that was sent;
 //   * when faults cease, every change of the last epoch is acknowledged, the rebuild ends, and every replica holds the
-//   last acknowledged version or a newer one that a lost writer sent. (Replicas that a lost writer left different are
-//   made equal by rule 11, which is not built.)
+//   last acknowledged version or a newer one that a lost writer sent;
+//   * before the next epoch begins, and at the end, all replicas of each block are equal.
 #pragma once
 
 #include "daemon/decisions/rebuild.hpp"
+#include "daemon/decisions/reconcile.hpp"
 #include "deengine/front/engine.hpp"
 #include "deengine/ram_flash.hpp"
 #include "deengine/rig.hpp"
@@ -38,6 +39,12 @@ struct RebuildSimOptions {
     std::uint32_t steps = 3000;
     deengine::Mutation engine = deengine::Mutation::kNone;
     daemon::RebuildMutation rebuild = daemon::RebuildMutation::kNone;
+    daemon::ReconcileMutation reconcile = daemon::ReconcileMutation::kNone;
+    bool compare_while_written =
+        false;  ///< a mutation: replicas are compared before the writer's end is in force
+    bool keeps_copied =
+        false;  ///< a mutation: a rebuild does not copy again what was copied before an epoch ended
+    std::uint32_t writers_of_hundred = 0;   ///< additional events that end a writer
     std::uint32_t replicas = 0;             ///< 0: two or three, by the seed
     std::uint32_t trims_of_ten = 3;         ///< of the writer's changes
     std::uint32_t silences_of_hundred = 2;  ///< commands of the rebuild that get no answer
@@ -51,6 +58,8 @@ struct RebuildSimOptions {
 struct RebuildSimCounts {
     std::uint64_t changes = 0, reads = 0, lost_drives = 0, lost_writers = 0, lost_in_rebuild = 0,
                   rebuilds = 0, kills = 0, kills_in_rebuild = 0, outs = 0, outs_in_rebuild = 0, backs = 0;
+    std::uint64_t reconciled = 0, reconciled_in_rebuild = 0, reconcile_put = 0, kills_in_reconcile = 0,
+                  outs_in_reconcile = 0;
     std::uint64_t copied = 0, late_copies = 0, unreadable = 0, blocks_compared = 0;
 
     void add(const RebuildSimCounts& o);
@@ -66,8 +75,13 @@ class RebuildSim final : public daemon::CopyPort {
 
     nvme::Status copy_open(std::uint32_t slot, const daemon::CopyRange& range,
                            std::uint32_t& window) override;
-    nvme::Status copy_read(std::uint32_t slot, const daemon::CopyRange& range, std::span<std::byte> data,
+    nvme::Status copy_read(std::uint32_t slot, const daemon::CopyRange& range,
+                           const daemon::CopySource& source, std::span<std::byte> data,
                            nvme::Epoch& epoch) override;
+    nvme::Status copy_survey(std::uint32_t slot, const daemon::CopyRange& range,
+                             std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) override;
+    nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
+                           std::uint64_t floor) override;
     nvme::Status copy_write(std::uint32_t slot, const daemon::CopyRange& range,
                             const daemon::CopySource& source, std::span<std::byte> data) override;
 
@@ -144,6 +158,10 @@ class RebuildSim final : public daemon::CopyPort {
     [[nodiscard]] std::uint32_t slots_here() const { return kSlots - (out_slot() == kSlots ? 0 : 1); }
     void lose_writer();
     void raise_one();
+    void record_in_force();
+    void reconcile_step();
+    void end_reconcile();
+    void compare_replicas(const char* when, const placement::ArrayMap& map);
     void spoil_page();
     void activate_one();
     void learn_map();
@@ -172,7 +190,9 @@ class RebuildSim final : public daemon::CopyPort {
     std::vector<Message> messages_;
     std::map<std::uint64_t, Change> changes_;  ///< by number; all that were ever sent
     nvme::Epoch epoch_ = 1;                    ///< of the writer
-    bool closing_ = false;                     ///< the next epoch is stored, and not in force yet
+    /// Where the end of an epoch has come: its writer is removed (stored, not in force yet), its replicas are compared,
+    /// the next writer is recorded (likewise).
+    enum class Close : std::uint8_t { kNo, kRemoving, kComparing, kOpening } closing_ = Close::kNo;
     std::uint64_t next_sequence_ = 1;
     std::uint64_t resolved_ = 0;               ///< all sequences of the epoch up to here
     std::vector<std::uint64_t> acknowledged_;  ///< by block: number of the newest acknowledged change
@@ -182,6 +202,8 @@ class RebuildSim final : public daemon::CopyPort {
     placement::ArrayMap told_{};               ///< the newest version that is in force
     placement::ArrayMap known_{};              ///< the writer's
     std::optional<daemon::Rebuild> rebuild_;
+    std::optional<daemon::Reconcile> reconcile_;
+    nvme::MapVersion copy_version_ = 0;  ///< of what sends the present copy command
     std::uint32_t losses_left_;
     std::uint32_t max_tombstones_;
     bool quiet_ = false;  ///< faults have ceased

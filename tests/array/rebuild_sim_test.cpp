@@ -11,7 +11,7 @@
 namespace gnstor::test {
 namespace {
 
-constexpr std::uint64_t kSeeds = 600;
+constexpr std::uint64_t kSeeds = 750;
 constexpr std::uint64_t kSeedsOfMutation = 20000;
 
 TEST(RebuildSimulation, EveryReplicaHoldsTheLastAcknowledgedVersionOfEveryBlock) {
@@ -34,7 +34,8 @@ void expect_noticed(RebuildSimOptions options, std::uint64_t first) {
     RebuildSimOptions sound = options;
     sound.engine = deengine::Mutation::kNone;
     sound.rebuild = daemon::RebuildMutation::kNone;
-    sound.back_as_in = false;
+    sound.reconcile = daemon::ReconcileMutation::kNone;
+    sound.back_as_in = sound.compare_while_written = sound.keeps_copied = false;
     EXPECT_EQ(RebuildSim(sound).run(), "")
         << "seed " << options.seed << " is violated without the mutation, too";
     std::printf("noticed by seed %llu: %s\n", static_cast<unsigned long long>(options.seed),
@@ -45,14 +46,14 @@ TEST(RebuildMutations, ACopyOverANewerTrimIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyOverTrim;
     options.trims_of_ten = 6;
-    expect_noticed(options, 163);
+    expect_noticed(options, 4418);
 }
 
 TEST(RebuildMutations, AWindowThatDoesNotKnowEarlierTombstonesIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyWindowEmpty;
     options.trims_of_ten = 6;
-    expect_noticed(options, 163);
+    expect_noticed(options, 6723);
 }
 
 TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
@@ -60,40 +61,85 @@ TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
     options.engine = deengine::Mutation::kCopyUntoldTrim;
     options.trims_of_ten = 8;
     options.max_tombstones = 6;
-    expect_noticed(options, 1084);
-}
-
-TEST(RebuildMutations, ADonorOfAnOlderEpochIsNoticed) {
-    RebuildSimOptions options;
-    options.engine = deengine::Mutation::kCopyOlderEpoch;
-    options.trims_of_ten = 6;
-    options.max_tombstones = 8;
-    expect_noticed(options, 6113);
+    expect_noticed(options, 1386);
 }
 
 TEST(RebuildMutations, AResolvedVersionThatTheDonorHasNoMoreIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyKeepsResolved;
-    expect_noticed(options, 167);
+    expect_noticed(options, 1);
 }
 
 TEST(RebuildMutations, DonorsThatAreReadBeforeTheWindowIsOpenAreNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kReadBeforeOpen;
     options.trims_of_ten = 6;
-    expect_noticed(options, 3303);
+    expect_noticed(options, 3630);
 }
 
 TEST(RebuildMutations, ARangeThatNoDonorCouldReadAndIsLeftOutIsNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kForgetStuck;
-    expect_noticed(options, 5);
+    expect_noticed(options, 1);
 }
 
 TEST(RebuildMutations, ASlotThatIsInBeforeItsLastRangeIsCopiedIsNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kSkipLastRange;
-    expect_noticed(options, 2);
+    expect_noticed(options, 1);
+}
+
+TEST(RebuildMutations, AVersionThatOnlyADriveThatWasOutHasAndThatStaysIsNoticed) {
+    RebuildSimOptions options;
+    options.outs_of_hundred = 2;
+    options.engine = deengine::Mutation::kCopyKeepsNewer;
+    expect_noticed(options, 1);
+}
+
+TEST(RebuildMutations, ATargetThatIsNotAskedWhatItHasIsNoticed) {
+    RebuildSimOptions options;
+    options.rebuild = daemon::RebuildMutation::kDonorsOnly;
+    options.outs_of_hundred = 2;
+    expect_noticed(options, 67);
+}
+
+TEST(ReconcileMutations, TheOldestVersionInPlaceOfTheNewestIsNoticed) {
+    RebuildSimOptions options;
+    options.reconcile = daemon::ReconcileMutation::kOldestWins;
+    expect_noticed(options, 1);
+}
+
+TEST(ReconcileMutations, AFloorWithoutAComparisonIsNoticed) {
+    RebuildSimOptions options;
+    options.reconcile = daemon::ReconcileMutation::kNoComparison;
+    expect_noticed(options, 1);
+}
+
+TEST(ReconcileMutations, BlocksThatSomeReplicaLacksAndAreNotComparedAreNoticed) {
+    RebuildSimOptions options;
+    options.reconcile = daemon::ReconcileMutation::kIgnoreAbsent;
+    options.trims_of_ten = 8;
+    options.max_tombstones = 6;
+    expect_noticed(options, 471);
+}
+
+TEST(ReconcileMutations, AComparisonThatEndsAfterOneRangeIsNoticed) {
+    RebuildSimOptions options;
+    options.reconcile = daemon::ReconcileMutation::kFirstRange;
+    expect_noticed(options, 1);
+}
+
+TEST(ReconcileMutations, AComparisonBeforeTheWritersEndIsInForceIsNoticed) {
+    RebuildSimOptions options;
+    options.compare_while_written = true;
+    expect_noticed(options, 1);
+}
+
+TEST(ReconcileMutations, ARebuildThatKeepsWhatItCopiedBeforeTheComparisonIsNoticed) {
+    RebuildSimOptions options;
+    options.keeps_copied = true;
+    options.writers_of_hundred = 1;
+    expect_noticed(options, 72);
 }
 
 TEST(RebuildMutations, ADriveThatWasOutAndIsInAtOnceIsNoticed) {

@@ -108,7 +108,7 @@ class ApiTest : public ::testing::Test {
         EXPECT_TRUE(std::ranges::any_of(health.at("findings"), [](const json& finding) {
             return finding.at("code") == "GNS_REBUILDING";
         })) << health.dump();
-        while (control->rebuild_some(16)) {
+        while (control->copy_some(16)) {
         }
         EXPECT_FALSE(send(200, "GET", "/v1/status").contains("rebuild"));
     }

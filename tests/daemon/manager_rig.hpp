@@ -57,7 +57,7 @@ class ManagerTest : public ::testing::Test {
     /// Until the slot is filled.
     void rebuild(std::uint32_t slot) {
         for (int i = 0; i < 10'000 && state(slot) == "rebuilding"; ++i)
-            if (!manager->rebuild_some(16)) let_pass(1'000);
+            if (!manager->copy_some(16)) let_pass(1'000);
     }
     [[nodiscard]] std::uint64_t pending() { return manager->info(now).pending_changes; }
     /// Advances the clock by `ms`, and calls tick() after each second of it, as gnstord does.

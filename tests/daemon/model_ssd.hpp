@@ -33,6 +33,8 @@ struct ModelFlash {
     std::uint32_t map_version = 0;
     std::uint64_t capacity_blocks = 1u << 18;
     bool tells_map = true;  ///< false: its firmware does not know MAP GET
+    /// Volumes that a client could write since their replicas were made equal, in which epoch.
+    std::map<nvme::VolumeId, nvme::Epoch> unresolved;
     std::size_t max_volumes = 1024;
     std::shared_ptr<const nvmf::auth::DhchapKey> node_key;  ///< null: its node authenticates nobody
     std::vector<std::string> violations;
@@ -138,8 +140,12 @@ class ModelSsd final : public SsdPort {
         auto state = placement::SlotState::kEmpty;
         for (const placement::Slot& slot : map.slots)
             if (std::memcmp(slot.ssd_uuid, flash_.uuid.data(), flash_.uuid.size()) == 0) state = slot.state;
+        if (command.opcode == static_cast<std::uint8_t>(nvme::AdminOpcode::kFloor))
+            return take_floor(command);
         const bool read = command.opcode == static_cast<std::uint8_t>(nvme::CopyOpcode::kCopyRead);
         if (command.cdw3 != flash_.map_version) return nvme::Status::kStaleMap;
+        const bool survey = command.opcode == static_cast<std::uint8_t>(nvme::CopyOpcode::kCopySurvey);
+        if (survey || command.cdw2 == nvme::kCopyClosed) return compare(command, state, data, dw0);
         if (state != (read ? placement::SlotState::kIn : placement::SlotState::kRebuilding))
             violated("a copy from or to a slot in another state");
         const auto volume = static_cast<nvme::VolumeId>(command.cdw11 >> 16);
@@ -149,7 +155,8 @@ class ModelSsd final : public SsdPort {
         ++(read ? copies_read : copies_taken);
         return nvme::Status::kSuccess;
     }
-    std::uint64_t copies_read = 0, copies_taken = 0;
+    std::uint64_t copies_read = 0, copies_taken = 0, surveys = 0;
+    bool knows_survey = true;  ///< false: its firmware does not know COPY SURVEY
 
     /// Its node and its own process begin anew, on the same flash.
     void restart() {
@@ -183,6 +190,39 @@ class ModelSsd final : public SsdPort {
         const nvme::Status done = work();
         if (nvme::ok(done)) flash_.term = term;
         return done;
+    }
+    /// COPY SURVEY, and the copy commands of a closed volume. All blocks are equal, but what the last writer did is not
+    /// resolved.
+    nvme::Status compare(const nvme::Command& command, placement::SlotState state, std::span<std::byte> data,
+                         std::uint32_t& dw0) {
+        const bool survey = command.opcode == static_cast<std::uint8_t>(nvme::CopyOpcode::kCopySurvey);
+        if (survey && !knows_survey) return nvme::Status::kInvalidOpcode;
+        if (!placement::is_written(state)) violated("replicas are compared with a slot in another state");
+        const auto volume = flash_.volumes.find(static_cast<nvme::VolumeId>(command.cdw11 >> 16));
+        if (volume == flash_.volumes.end()) return nvme::Status::kNoSuchVolume;
+        if (!survey && volume->second.writer != 0)
+            violated("the replicas of a volume are compared while a client may write it");
+        dw0 = volume->second.epoch;
+        std::ranges::fill(data, std::byte{0});
+        ++surveys;
+        for (std::size_t at = 0; survey && at < data.size(); at += sizeof(nvme::SurveyExtent)) {
+            nvme::SurveyExtent extent{};
+            extent.highest = flash_.unresolved.contains(volume->first) ? 1 : 0;
+            extent.groups = ~0u;
+            std::memcpy(data.data() + at, &extent, sizeof extent);
+        }
+        return nvme::Status::kSuccess;
+    }
+    nvme::Status take_floor(const nvme::Command& command) {
+        const auto id = static_cast<nvme::VolumeId>(command.cdw10);
+        const auto volume = flash_.volumes.find(id);
+        if (volume == flash_.volumes.end()) return nvme::Status::kNoSuchVolume;
+        const bool closes = (command.cdw12 | std::uint64_t{command.cdw13} << 32) == nvme::kClosedFloor;
+        if (!closes) return nvme::Status::kSuccess;
+        if (volume->second.writer != 0 || command.cdw11 != volume->second.epoch)
+            violated("the daemon sends a floor of an epoch that is not closed");
+        flash_.unresolved.erase(id);
+        return nvme::Status::kSuccess;
     }
     void violated(std::string what) { flash_.violations.push_back(fmt::format("SSD {}: {}", slot_, what)); }
 
@@ -232,6 +272,11 @@ class ModelSsd final : public SsdPort {
                                  record.epoch));
             return nvme::Status::kStaleEpoch;
         }
+        const auto open = flash_.unresolved.find(record.geometry.volume);
+        const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
+        if (open != flash_.unresolved.end() && record.epoch > open->second && !deleting && !flash_.was_out)
+            violated("the next epoch begins before the replicas are compared");
+        if (record.writer != 0) flash_.unresolved[record.geometry.volume] = record.epoch;
         if (record.revision < known.revision) violated("a revision went back");
         if (record.revision == known.revision && std::memcmp(&known, &record, sizeof(known)) != 0)
             violated(
@@ -246,6 +291,7 @@ class ModelSsd final : public SsdPort {
             violated("purged a volume that was not marked");
         flash_.purged[volume] = std::max(flash_.purged[volume], found->second.epoch);
         flash_.volumes.erase(found);
+        flash_.unresolved.erase(volume);
         return nvme::Status::kSuccess;
     }
     nvme::Status set_map(const nvme::MapSet& set) {

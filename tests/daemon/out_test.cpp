@@ -234,7 +234,7 @@ TEST_F(OutTest, TheSsdsOfANodeAreTakenOutInOneVersionAndComeBackOneByOne) {
     bool both = false;
     for (int i = 0; i < 10'000 && (state(2) != "in" || state(3) != "in"); ++i) {
         both = both || (state(2) == "rebuilding" && state(3) == "rebuilding");
-        if (!manager->rebuild_some(16)) let_pass(1'000);
+        if (!manager->copy_some(16)) let_pass(1'000);
     }
     EXPECT_EQ(state(2), "in");
     EXPECT_EQ(state(3), "in");
@@ -314,10 +314,10 @@ TEST_F(OutTest, AnSsdThatIsSilentWhileItIsFilledIsTakenOutAgain) {
     heal();
     let_pass(kGrantMs);
     ASSERT_EQ(state(kSilent), "rebuilding");
-    (void)manager->rebuild_some(3);
+    (void)manager->copy_some(3);
     silence_until_out();
     EXPECT_TRUE(create(owner, "x").ok());
-    EXPECT_FALSE(manager->rebuild_some(3));
+    EXPECT_FALSE(manager->copy_some(3));
     come_back();
 }
 
@@ -330,7 +330,7 @@ TEST_F(OutTest, ACreationThatIsPendingDoesNotKeepItFromBeingFilled) {
     ASSERT_FALSE(create(owner, "x").ok());
     heal();
     for (int i = 0; i < 10'000; ++i)
-        (void)manager->rebuild_some(1);  // before tick() has the creation carried out
+        (void)manager->copy_some(1);  // before tick() has the creation carried out
     const ArrayInfo info = manager->info(now);
     EXPECT_TRUE(!info.rebuild || info.rebuild->ranges_stuck == 0);
     rebuild();

@@ -95,7 +95,7 @@ TEST_F(ReplaceTest, AnotherSlotWithoutItsSsdIsADonorThatMayBeNeeded) {
 TEST_F(ReplaceTest, ARebuildContinuesInTheNextDaemon) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
-    (void)manager->rebuild_some(3);
+    (void)manager->copy_some(3);
     start();
     EXPECT_EQ(state(kLost), "rebuilding");
     rebuild();
@@ -110,7 +110,7 @@ TEST_F(ReplaceTest, NothingIsCopiedBeforeTheMapIsInForce) {
     };
     expect_error(manager->replace_ssd(kLost, now), Errc::kIo, "not in force on every SSD");
     EXPECT_EQ(state(kLost), "rebuilding");
-    EXPECT_FALSE(manager->rebuild_some(16));
+    EXPECT_FALSE(manager->copy_some(16));
     EXPECT_EQ(array.drives[kLost]->copies_taken, 0u);
     heal();
     let_pass(4'000);
@@ -165,7 +165,7 @@ TEST_F(ReplaceTest, AnEarlierStoreOfTheSsdThatWasFilledIsAnOlderCopy) {
             ModelFlash copy = before();
             for (std::uint32_t i = 0; i < commands && state(kLost) == "rebuilding"; ++i) {
                 copy = before();
-                (void)manager->rebuild_some(1);
+                (void)manager->copy_some(1);
             }
             if (restarted) {
                 manager.reset();
@@ -248,7 +248,7 @@ TEST_F(ReplaceTest, ADonorThatDoesNotKnowAVolumeDoesNotEndItsCopying) {
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
     const auto volumes = array.flash[0]->volumes;
     array.flash[0]->volumes.clear();
-    for (int i = 0; i < 2'000; ++i) (void)manager->rebuild_some(16);
+    for (int i = 0; i < 2'000; ++i) (void)manager->copy_some(16);
     EXPECT_EQ(state(kLost), "rebuilding");
     EXPECT_NE(manager->info(now).rebuild->ranges_stuck, 0u);
     array.flash[0]->volumes = volumes;
@@ -276,7 +276,7 @@ TEST_F(ReplaceTest, ASpareIsAsLargeAsTheSlotNeedsAlsoAfterALargerOne) {
 TEST_F(ReplaceTest, AnSsdThatReconnectsIsFilledFromTheBeginning) {
     lose_and_wait(kLost);
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
-    for (int i = 0; i < 40; ++i) (void)manager->rebuild_some(1);
+    for (int i = 0; i < 40; ++i) (void)manager->copy_some(1);
     ASSERT_NE(manager->info(now).rebuild->blocks_done, 0u);
     array.drives[kLost]->reconnected = true;
     let_pass(4'000);
@@ -368,7 +368,7 @@ TEST_F(ReplaceTest, ASilentDonorOrTargetDelaysTheRebuildAndDoesNotEndIt) {
     ASSERT_TRUE(manager->replace_ssd(kLost, now).ok());
     for (const std::uint32_t slot : {0u, 1u, 3u, kLost}) {
         refuse(slot);
-        for (int i = 0; i < 5; ++i) (void)manager->rebuild_some(16);
+        for (int i = 0; i < 5; ++i) (void)manager->copy_some(16);
         EXPECT_EQ(state(kLost), "rebuilding") << "with a silent slot " << slot;
         heal();
     }

@@ -217,7 +217,7 @@ TEST(Copy, ADonorOfAnOlderEpochThanTheWindowIsRefused) {
     const std::uint32_t window = rig.open();
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data, window, 0, 1, kAdmin, 1).status,
               Status::kCommandSequenceError);
-    const CopyRecord absent{CopyKind::kAbsent, {}, 2, 0, 0, {}};
+    const CopyRecord absent{CopyKind::kAbsent, {}, 2, 0, 0, 0, 0, 0};
     std::memcpy(data.data(), &absent, sizeof(absent));
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data, window, 0, 1, kAdmin, 2).status, Status::kSuccess);
 }

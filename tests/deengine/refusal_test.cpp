@@ -171,7 +171,7 @@ TEST_F(Refusal, EpochsFenceOlderWritersAndDeletedVolumesButNotReadersOfOlderOpen
     EXPECT_EQ(run(IoOpcode::kWrite, f).status, Status::kStaleEpoch);
 }
 
-TEST_F(Refusal, ReadersAndReleasedWritersAreWriteProtected) {
+TEST_F(Refusal, ReadersAreWriteProtectedAndTheEpochOfAReleasedWriterIsClosed) {
     bound = kReader;
     EXPECT_EQ(run(IoOpcode::kRead, valid(kReader)).status, Status::kSuccess);
     EXPECT_EQ(run(IoOpcode::kFlush, valid(kReader)).status, Status::kSuccess);
@@ -182,7 +182,7 @@ TEST_F(Refusal, ReadersAndReleasedWritersAreWriteProtected) {
     r.writer = 0;
     ASSERT_EQ(rig.chmod(r), Status::kSuccess);
     bound = kWriter;
-    EXPECT_EQ(run(IoOpcode::kWrite, valid()).status, Status::kNamespaceWriteProtected);
+    EXPECT_EQ(run(IoOpcode::kWrite, valid()).status, Status::kStaleEpoch);
 }
 
 TEST_F(Refusal, InvalidFieldsAreRefused) {

@@ -1,6 +1,7 @@
 // shards_test.cpp: a drive of several shards is one drive: commands across their borders, flushes, floors,
 // deletions and mounts.
 #include <gtest/gtest.h>
+#include <gnstor/nvme/copy.hpp>
 
 #include "deengine/rig.hpp"
 #include "support/seed.hpp"
@@ -201,6 +202,22 @@ TEST_F(ShardsTest, TheCapacityLimitAppliesToTheWholeDrive) {
     EXPECT_EQ(engine->counters().mapped_blocks, 700u);
     ASSERT_EQ(io(IoOpcode::kWrite, 0, 600, data), Status::kSuccess)
         << "overwriting existing blocks must succeed";
+}
+
+TEST_F(ShardsTest, ASurveyIsAnsweredByTheShardOfEachExtent) {
+    Block data = pattern(1);
+    for (const nvme::BlockAddress block : {5u, 256u + 6u, 1792u + 7u})
+        EXPECT_EQ(io(IoOpcode::kWrite, block, 1, data), Status::kSuccess);
+    std::vector<nvme::SurveyExtent> extents(kBlocks / nvme::kExtentBlocks);
+    const auto survey = nvme::encode_copy(nvme::CopyOpcode::kCopySurvey, 1, kVolume, 0, kBlocks, 1);
+    engine->submit_admin(survey, kAdmin, std::as_writable_bytes(std::span(extents)), ++tag, 1);
+    ASSERT_EQ(answers.last_tag, tag);
+    ASSERT_EQ(answers.last.status, Status::kSuccess);
+    for (std::uint32_t e = 0; e < extents.size(); ++e) {
+        const std::uint32_t there = e == 0 ? 5 : e == 1 ? 6 : e == 7 ? 7 : ~0u;
+        for (std::uint32_t b = 0; b < nvme::kExtentBlocks; ++b) EXPECT_EQ(extents[e].has(b), b == there);
+        EXPECT_EQ(extents[e].groups, there == ~0u ? 0u : 1u);
+    }
 }
 
 }  // namespace gnstor::deengine::test::shards_test

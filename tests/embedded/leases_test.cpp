@@ -1,7 +1,11 @@
 // leases_test.cpp: who may write a volume, until when, and that the epoch holds what the lease only promises.
 //
 // The daemon's clock is the test's own: time passes when the test says so.
+#include <thread>
+
 #include "embedded/bench.hpp"
+#include "embedded/replicas.hpp"
+#include "nvmf/host/host.hpp"
 
 namespace gnstor::test::leases_test {
 
@@ -29,6 +33,35 @@ class Leases : public ::testing::Test {
     Status write(client::Client& by, const client::Volume& volume, std::uint32_t block, std::uint64_t tag) {
         fill_tagged(kMe, data.data(), 9, block, 1, tag);
         return volume.ref().write(kMe, by.channel(0).ref(), block, 1, data.data(), late());
+    }
+    /// The last change of a client that is lost before it has sent it to the other replicas.
+    void zero_one_replica(const client::Volume& volume, std::uint32_t block) {
+        const placement::ArrayMap map = rig.control->array()->map;
+        const placement::VolumeGeometry& geometry = volume.record().geometry;
+        const std::uint32_t slot = place(map, geometry, block >> geometry.chunk_shift).slot[0];
+        nvmf::HostOptions o;
+        o.peer_address = rig.node->address();
+        o.host_nqn = alice->identity().host_nqn;
+        o.host_id[0] = 7;
+        o.keep_alive_ms = 0;
+        o.io_queues = 1;
+        o.service = embedded::Node::service(slot);
+        o.subsystem_nqn = rig.node->subsystem_nqn(slot);
+        auto host = nvmf::HostController::connect(*rig.nic, o).value();
+        auto queue = host->open_io_queue(1, 8).value();
+        nvme::IoFields f;
+        f.volume = geometry.volume;
+        f.client = alice->identity().id;
+        f.block = block;
+        f.epoch = volume.record().epoch;
+        f.map_version = map.version;
+        f.sequence = 1'000;
+        ASSERT_EQ(queue->post(nvme::encode_io(nvme::IoOpcode::kWriteZeroes, f)),
+                  nvmf::HostQueue::Posted::kYes);
+        nvme::Completion answer{};
+        const std::uint64_t until = simt::now_ns() + 60'000'000'000;
+        while (!queue->poll(answer) && simt::now_ns() < until) std::this_thread::yield();
+        EXPECT_EQ(answer.result(), Status::kSuccess);
     }
     /// Time passes and the daemon looks at its leases.
     void pass(std::uint64_t ms) {
@@ -117,6 +150,24 @@ TEST_F(Leases, AnEndedLeaseClosesTheEpochEvenWithoutAnotherWriter) {
     expect_tags(*reader, "v", 9, [](std::uint32_t b) {
         return b == 3 ? tag_of(1, 2) : b == 4 ? tag_of(1, 4) : 0;
     });
+}
+
+TEST_F(Leases, AChangeThatALostWriterLeftOnOneReplicaIsOnEachWhenTheNextOneBegins) {
+    auto old = alice->open("v", client::OpenMode::kWrite).value();
+    for (std::uint32_t b = 0; b < 8; ++b) ASSERT_EQ(write(*alice, *old, b, tag_of(1, b)), Status::kSuccess);
+    zero_one_replica(*old, 3);
+    const auto zeroed = [&] {
+        std::uint32_t found = 0;
+        for_each_replica(*bob, "v", [&](std::uint32_t b, std::uint32_t, const std::uint64_t* words) {
+            found += b == 3 && words[0] == 0 ? 1 : 0;
+            EXPECT_EQ(words[0], b < 8 && words[0] != 0 ? tag_of(1, b) : 0) << "block " << b;
+        });
+        return found;
+    };
+    ASSERT_EQ(zeroed(), 1u) << "one replica has the change, the other does not";
+    pass(kLeaseMs + 1);
+    GN_ASSERT_OK(bob->open("v", client::OpenMode::kWrite));
+    EXPECT_EQ(zeroed(), old->record().geometry.replicas);
 }
 
 TEST_F(Leases, ARenewedLeaseKeepsOtherWritersOut) {

@@ -22,6 +22,7 @@
 #include "daemon/decisions/in_process.hpp"
 #include "daemon/decisions/nvmf_ssd_port.hpp"
 #include "embedded/node.hpp"
+#include "embedded/overlaid_port.hpp"
 #include "gnor/channel.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
 #include "rdma/wire/loop/soft_nic.hpp"
@@ -111,7 +112,8 @@ class ArrayRig {
         std::vector<daemon::SsdPort*> raw;
         for (std::uint32_t i = 0; i < o.ssds; ++i) {
             ports.push_back(daemon::NvmfSsdPort::connect(*nic, i, node->identity(i)).value());
-            raw.push_back(ports.back().get());
+            seen_by_daemon.push_back(std::make_unique<OverlaidPort>(*ports.back(), overlaid));
+            raw.push_back(seen_by_daemon.back().get());
         }
         daemon::InProcessOptions d;
         d.manager.lease_ms = o.lease_ms;
@@ -161,6 +163,7 @@ class ArrayRig {
         placement::ArrayMap next = control->array().value().map;
         ++next.version;
         edit(next);
+        overlaid = true;
         for (std::uint32_t i = 0; i < options.ssds; ++i) {
             nvme::MapSet set{};
             set.slot = i;
@@ -193,6 +196,8 @@ class ArrayRig {
     std::unique_ptr<embedded::Node> node;
     std::unique_ptr<rdma::SoftNic> nic;  // of the daemon and of all clients
     std::vector<std::unique_ptr<daemon::NvmfSsdPort>> ports;
+    std::atomic<bool> overlaid{false};  // the SSDs have a map that the daemon does not know
+    std::vector<std::unique_ptr<OverlaidPort>> seen_by_daemon;
     std::unique_ptr<daemon::InProcessControlPlane> daemon;
     std::unique_ptr<MapOverlay> control;
 };

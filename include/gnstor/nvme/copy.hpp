@@ -1,7 +1,7 @@
-// copy.hpp: the vendor admin commands that copy the blocks of a chunk from one drive to another with their versions.
-// docs/array.md, rule 12. Little endian.
+// copy.hpp: the vendor admin commands that compare and copy the blocks of a chunk between drives with their versions.
+// docs/array.md, rules 11 and 12. Little endian. Only the array's admin host may send them.
 //
-// A rebuild copies each range of blocks in three commands. Only the array's admin host may send them.
+// A rebuild copies each range of blocks in three commands:
 //
 //   COPY OPEN   to the rebuilding drive. Opens a window over the range: from now on the drive keeps the orders of
 //               the tombstones and trims of these blocks. DW0: the window's number. A drive has a few windows; a new one
@@ -19,10 +19,18 @@
 // donor that is read afterwards, in that epoch or a later one, has it or never takes it. (COPY OPEN is answered Busy while
 // a trim may be unresolved and without a tombstone, because the table was full.)
 //
-// Fields: namespace 1; VID, first block and number of blocks (1 .. kCopyBlocksMax, within 256 aligned blocks) as in an
-// I/O command; CDW2 the window's number and CDW13 the donors' epoch (COPY WRITE), CDW3 the map version, CDW14-15 the
-// daemon's term. Data of COPY READ and COPY WRITE: a CopyRecord for each block, then 4,096 bytes for each block (zeroes
-// unless kData).
+// What differs between replicas when an epoch has ended is found and made equal with the volume *closed*: its record names
+// no writer, so that nothing but these commands changes its blocks.
+//
+//   COPY SURVEY to any drive that holds blocks. Returns a SurveyExtent for each 256 blocks: which blocks have data, and
+//               which may differ from other replicas, because the drive has changes of them above its floor.
+//   COPY READ and COPY WRITE with window kCopyClosed: as above, but to any drive that holds blocks, and without a window.
+//               CDW13 is the volume's epoch; another epoch, or a volume with a writer: Stale Epoch.
+//
+// Fields: namespace 1; VID, first block and number of blocks as in an I/O command (1 .. kCopyBlocksMax within 256 aligned
+// blocks; COPY SURVEY: 1 .. kSurveyBlocksMax from a multiple of 256 on); CDW2 the window's number and CDW13 the donors'
+// epoch (COPY WRITE), CDW3 the map version, CDW14-15 the daemon's term. Data of COPY READ and COPY WRITE: a CopyRecord for
+// each block, then 4,096 bytes for each block (zeroes unless kData).
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -37,14 +45,25 @@ enum class CopyOpcode : std::uint8_t {
     kCopyOpen = 0xE0,
     kCopyWrite = 0xE1,
     kCopyRead = 0xE2,
+    kCopySurvey = 0xE6,
 };
 
 constexpr bool is_copy(std::uint8_t opcode) {
-    return opcode >= static_cast<std::uint8_t>(CopyOpcode::kCopyOpen) &&
-           opcode <= static_cast<std::uint8_t>(CopyOpcode::kCopyRead);
+    switch (static_cast<CopyOpcode>(opcode)) {
+        case CopyOpcode::kCopyOpen:
+        case CopyOpcode::kCopyWrite:
+        case CopyOpcode::kCopyRead:
+        case CopyOpcode::kCopySurvey:
+            return true;
+    }
+    return false;
 }
 
 inline constexpr std::uint32_t kCopyBlocksMax = 64;
+/// In place of a window's number: the volume is closed.
+inline constexpr std::uint32_t kCopyClosed = ~0u;
+/// The floor of an epoch whose replicas were made equal: every sequence that any writer sent is resolved.
+inline constexpr std::uint64_t kClosedFloor = ~std::uint64_t{0} - 1;
 
 enum class CopyKind : std::uint8_t {
     /// Never written, or trimmed so long ago that no order is kept. Epoch and sequence are the volume's floor here: no
@@ -53,6 +72,7 @@ enum class CopyKind : std::uint8_t {
     kData = 1,        ///< the contents follow
     kTombstone = 2,   ///< trimmed or zeroed by this order
     kUnreadable = 3,  ///< contents or order cannot be read, or are in doubt: ask another replica
+    kUnchanged = 4,   ///< COPY WRITE of a closed volume: leave this block as it is
 };
 
 /// The version of one block.
@@ -62,9 +82,43 @@ struct CopyRecord {
     Epoch epoch;
     std::uint64_t sequence;
     std::uint32_t content;  ///< third part of the order: CRC-32C over the CRC-32Cs of the sectors
-    std::uint32_t reserved2[3];
+    /// The donor's volume epoch and floor when it was read: the donor holds, of all versions of older epochs and of this
+    /// epoch up to the floor, the one that counts. 0: not told.
+    Epoch resolved_epoch;
+    std::uint32_t resolved_low, resolved_high;  ///< the floor
+
+    [[nodiscard]] constexpr std::uint64_t resolved() const {
+        return resolved_low | std::uint64_t{resolved_high} << 32;
+    }
 };
-static_assert(sizeof(CopyRecord) == 32 && offsetof(CopyRecord, content) == 16);
+static_assert(sizeof(CopyRecord) == 32 && offsetof(CopyRecord, content) == 16 &&
+              offsetof(CopyRecord, resolved_epoch) == 20);
+
+inline constexpr std::uint32_t kExtentBlocks = 256;      ///< consecutive blocks that lie in one service unit
+inline constexpr std::uint32_t kSurveyGroupBlocks = 8;   ///< blocks of one bit of SurveyExtent::groups
+inline constexpr std::uint32_t kSurveyExtentsMax = 64;
+inline constexpr std::uint32_t kSurveyBlocksMax = kSurveyExtentsMax * kExtentBlocks;
+
+/// What a drive has of 256 blocks of a volume, and how far the service unit that holds them has come.
+struct SurveyExtent {
+    std::uint64_t floor;    ///< of the volume's epoch
+    std::uint64_t highest;  ///< sequence that the service unit has seen in this epoch, of any block
+    /// Bit i: of blocks 8 i to 8 i + 7, one has a version above the floor, a tombstone, or a version that cannot be read or
+    /// is in doubt.
+    std::uint32_t groups;
+    std::uint32_t reserved;
+    std::uint8_t present[kExtentBlocks / 8];  ///< bit i of byte j: block 8 j + i has data
+    std::uint64_t reserved2;
+
+    [[nodiscard]] constexpr bool has(std::uint32_t block) const {
+        return (present[block / 8] >> (block % 8) & 1u) != 0;
+    }
+};
+static_assert(sizeof(SurveyExtent) == 64);
+
+constexpr std::uint32_t survey_extents(std::uint32_t blocks) {
+    return (blocks + kExtentBlocks - 1) / kExtentBlocks;
+}
 
 /// Bytes of the data of COPY READ and COPY WRITE.
 constexpr std::size_t copy_bytes(std::uint32_t blocks) {

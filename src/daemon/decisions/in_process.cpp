@@ -62,7 +62,7 @@ struct InProcessControlPlane::Impl {
     bool copy_burst() {
         const auto until = std::chrono::steady_clock::now() + kCopyBurst;
         bool more = true;
-        while (more && std::chrono::steady_clock::now() < until) more = manager->rebuild_some(kCopyCommands);
+        while (more && std::chrono::steady_clock::now() < until) more = manager->copy_some(kCopyCommands);
         return more;
     }
     void run_ticker() {
@@ -181,9 +181,9 @@ Result<void> InProcessControlPlane::add_spare(SsdPort& port) {
     return impl_->with([&](Manager& m) { return m.add_spare(port, impl_->now()); });
 }
 
-bool InProcessControlPlane::rebuild_some(std::uint32_t commands) {
+bool InProcessControlPlane::copy_some(std::uint32_t commands) {
     const std::scoped_lock lock(impl_->mutex);
-    return !impl_->suspended && impl_->manager->rebuild_some(commands);
+    return !impl_->suspended && impl_->manager->copy_some(commands);
 }
 
 ArrayInfo InProcessControlPlane::inspect() {

@@ -62,11 +62,11 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     /// Manager::check_none_missing().
     Result<void> check_none_missing(const std::string& refused);
 
-    /// The ticking thread then fills the SSD; without it the owner calls rebuild_some().
+    /// The ticking thread then fills the SSD; without it the owner calls copy_some().
     Result<void> replace_ssd(std::uint32_t slot) override;
     /// Manager::add_spare(). `port` must outlive this object.
     Result<void> add_spare(SsdPort& port);
-    bool rebuild_some(std::uint32_t commands);
+    bool copy_some(std::uint32_t commands);
 
     TickReport tick();
     /// While suspended, every call returns kState and tick() does nothing, as clients see it when the daemon

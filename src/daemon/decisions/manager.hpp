@@ -15,6 +15,8 @@
 //   * a revision of a record is used once: records of equal revision have equal bytes; a record's epoch never
 //     goes back;
 //   * at most one client holds the right to write a volume; the epoch was raised after the previous holder;
+//   * a volume is opened for writing only when its replicas are known to be equal since its last writer ended
+//     (manager_close.cpp);
 //   * a VID is live, or retired with its last epoch. It is reused only after every drive has purged it, and
 //     the new life begins above that epoch. A deletion is marked on every drive (kVolumeDeleting) before any
 //     of them purges, so that a rebuild from drives never mistakes a half-purged volume for a live one;
@@ -33,6 +35,7 @@
 
 #include "daemon/decisions/inspector.hpp"
 #include "daemon/decisions/rebuild.hpp"
+#include "daemon/decisions/reconcile.hpp"
 #include "daemon/decisions/ssd_port.hpp"
 #include "daemon/records/records.hpp"
 
@@ -126,9 +129,9 @@ class Manager {
     /// the Manager. kExists: the SSD is known. kState: it has a slot, or belongs to another array; restart gnstord, or
     /// format it. kIo, kTimedOut: no answer.
     Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
-    /// Sends up to so many commands of a rebuild. True: there is more to do at once. False: nothing is to be rebuilt, or
-    /// an SSD must be waited for; call again about a second later.
-    bool rebuild_some(std::uint32_t commands);
+    /// Sends up to so many commands that compare the replicas of volumes without a writer, or that fill a slot. True: there
+    /// is more to do at once. False: there is nothing to do, or an SSD must be waited for; call again about a second later.
+    bool copy_some(std::uint32_t commands);
 
     /// Ends expired leases, renews grants and retries pending changes. Call about once a second.
     TickReport tick(std::uint64_t now_ms);
@@ -174,6 +177,10 @@ class Manager {
     struct Live {
         bool in_force = false;  ///< its newest record is on every drive
         std::uint64_t lease_end_ms = 0;
+        /// Without a writer: the client that is opening it again, and has had it; until `lease_end_ms` no other may.
+        nvme::ClientId next_writer = 0;
+        /// The epoch since whose end its replicas are known to be equal.
+        nvme::Epoch equal_epoch = 0;
     };
     struct Takeover;  // manager_start.cpp
 
@@ -249,7 +256,20 @@ class Manager {
     [[nodiscard]] Error missing_error(std::uint32_t slot) const;
     Error pending_error(const std::string& what, const Error& cause) const;
 
+    // manager_close.cpp
+    [[nodiscard]] bool is_equal(const nvme::VolumeRecord& record) const;
+    [[nodiscard]] bool may_compare(const nvme::VolumeRecord& record) const;
+    Reconcile::Step compare(nvme::VolumeId volume, std::uint32_t commands);
+    void end_comparison();
+    bool compare_some(std::uint32_t commands);
+    Result<void> close_for(nvme::VolumeId volume, nvme::ClientId client, std::uint64_t now_ms);
+    [[nodiscard]] const Drive* behind_in(nvme::VolumeId volume) const;
+    Result<void> make_equal(nvme::VolumeId volume);
+    [[nodiscard]] Error unequal_error(const nvme::VolumeRecord& record) const;
+    [[nodiscard]] SsdCopyPort copy_port() const;
+
     // manager_replace.cpp
+    bool rebuild_some(std::uint32_t commands);
     [[nodiscard]] Result<void> check_lost(std::uint32_t slot);
     [[nodiscard]] Result<void> check_donors(std::uint32_t slot);
     [[nodiscard]] Result<void> check_spare(Drive& spare, std::uint32_t slot);
@@ -316,6 +336,8 @@ class Manager {
     Result<nvme::VolumeRecord> new_record(nvme::ClientId owner, const client::CreateVolume& request) const;
     Result<nvme::VolumeRecord> create_again(nvme::VolumeRecord there, nvme::ClientId client,
                                             const client::CreateVolume& request);
+    /// The client that holds it for writing, or is opening it again; 0: none.
+    [[nodiscard]] nvme::ClientId holder_of(const nvme::VolumeRecord& record) const;
     [[nodiscard]] bool held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                                      std::uint64_t now_ms) const;
     [[nodiscard]] std::uint32_t slots_in_use() const;
@@ -327,8 +349,12 @@ class Manager {
     Records records_;
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
-    std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
-    std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
+    std::set<nvme::ClientId> rotating_;   ///< rotations not in force yet; asking again makes no keys
+    std::optional<Rebuild> rebuild_;      ///< of the slot that is rebuilding, once its map is in force
+    std::optional<Reconcile> reconcile_;  ///< of one volume without a writer
+    std::set<nvme::VolumeId>
+        to_compare_;                    ///< volumes whose writer has ended, or whose last writer is unknown
+    nvme::VolumeId compared_last_ = 0;  ///< of to_compare_, so that each has its turn
     /// Of rebuild_, when all is copied: the term that the SSD takes before it becomes *in*. 0: not yet.
     std::uint64_t filled_term_ = 0;
     bool map_in_force_ = false;     ///< every drive confirmed the map when last asked

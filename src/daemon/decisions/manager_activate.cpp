@@ -259,10 +259,12 @@ Result<void> Manager::change_volume(nvme::VolumeRecord record) {
 
 Result<void> Manager::close_epoch(nvme::VolumeId volume, std::uint64_t byte_length) {
     nvme::VolumeRecord record = records_.volumes.at(volume);
+    // The epoch stays until its replicas are equal (manager_close.cpp): the drives keep what tells which version is newer.
     record.writer = 0;
-    record.epoch += 1;
     if (byte_length != ~0ull) record.byte_length = byte_length;
     live_[volume].lease_end_ms = 0;
+    live_[volume].next_writer = 0;
+    to_compare_.insert(volume);
     return change_volume(record);
 }
 

@@ -216,12 +216,15 @@ Result<void> Manager::follow_volumes(Drive& drive) {
 /// A change that was never in force may be on the SSD that was out alone, and be lost with the records. Epochs and
 /// revisions do not go back: the volume gets higher ones.
 Result<void> Manager::raise_above(const nvme::VolumeRecord& seen) {
-    nvme::VolumeRecord record = records_.volumes.at(seen.geometry.volume);
-    if (seen.revision < record.revision || std::memcmp(&seen, &record, sizeof record) == 0) return {};
-    record.revision = seen.revision;
+    const nvme::VolumeId id = seen.geometry.volume;
+    const nvme::VolumeRecord& known = records_.volumes.at(id);
+    if (seen.revision < known.revision || std::memcmp(&seen, &known, sizeof known) == 0) return {};
+    if (known.writer != 0) GN_TRY(close_epoch(id, ~0ull));
+    GN_TRY(make_equal(id));
+    nvme::VolumeRecord record = records_.volumes.at(id);
+    record.revision = std::max(record.revision, seen.revision);
     record.epoch = std::max(record.epoch, seen.epoch) + 1;
-    record.writer = 0;
-    live_[seen.geometry.volume].lease_end_ms = 0;
+    to_compare_.insert(id);
     return change_volume(record);
 }
 

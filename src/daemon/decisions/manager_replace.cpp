@@ -311,10 +311,7 @@ bool Manager::rebuild_some(std::uint32_t commands) {
         rebuild_.emplace(records_.map, slot, volumes);
         filled_term_ = 0;
     }
-    std::vector<SsdPort*> ports(records_.map.slot_count, nullptr);
-    for (const Drive& drive : drives_)
-        if (drive.slot != kNoSlot) ports[drive.slot] = drive.port;
-    SsdCopyPort port(std::move(ports), records_.term, records_.map.version);
+    SsdCopyPort port = copy_port();
     rebuild_->drop_if([&](nvme::VolumeId id, nvme::Epoch birth) {
         const auto record = records_.volumes.find(id);
         return record == records_.volumes.end() || record->second.birth_epoch != birth ||

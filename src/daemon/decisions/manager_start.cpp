@@ -482,6 +482,9 @@ void Manager::settle_live(const Takeover& t) {
 }
 
 void Manager::finish_start() {
+    // Of an earlier daemon's volumes it is not known whether their replicas were made equal.
+    for (const auto& [id, record] : records_.volumes)
+        if (record.writer == 0) to_compare_.insert(id);
     if (!read_only_.empty()) {
         if (Result<void> map = activate_map(); !map.ok())
             report_.warnings.push_back(fmt::format("the map is not in force: {}", map.error().message));

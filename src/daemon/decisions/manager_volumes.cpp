@@ -56,9 +56,14 @@ Result<nvme::VolumeRecord*> Manager::find(const std::string& name) {
     return error(Errc::kNotFound, "there is no volume '{}'; 'gnstor volume list' lists the volumes", name);
 }
 
+nvme::ClientId Manager::holder_of(const nvme::VolumeRecord& record) const {
+    return record.writer != 0 ? record.writer : live_.at(record.geometry.volume).next_writer;
+}
+
 bool Manager::held_by_other(const nvme::VolumeRecord& record, nvme::ClientId client,
                             std::uint64_t now_ms) const {
-    return record.writer != 0 && record.writer != client && !is_removed(record.writer) &&
+    const nvme::ClientId holder = holder_of(record);
+    return holder != 0 && holder != client && !is_removed(holder) &&
            now_ms < live_.at(record.geometry.volume).lease_end_ms;
 }
 
@@ -207,6 +212,7 @@ Result<nvme::VolumeRecord> Manager::create_volume(nvme::ClientId client,
         GN_ASSIGN(const nvme::VolumeRecord record, new_record(client, request));
         const nvme::VolumeId id = record.geometry.volume;
         live_[id] = Live{};
+        live_[id].equal_epoch = record.epoch;  // nothing was ever written
         Result<void> made = change_volume(record);
         if (made.ok()) return records_.volumes.at(id);
         if (!records_.volumes.contains(id)) {  // not even stored
@@ -261,13 +267,17 @@ Result<client::OpenedVolume> Manager::open_volume(nvme::ClientId client, const s
         return error(
             Errc::kBusy,
             "volume '{}' is open for writing by {}, whose lease lasts another {} s unless it is renewed",
-            name, client_name(record.writer), (live_[id].lease_end_ms - now_ms + 999) / 1000);
+            name, client_name(holder_of(record)), (live_[id].lease_end_ms - now_ms + 999) / 1000);
     if (record.epoch >= kLastEpoch)
         return error(Errc::kNoSpace, "volume '{}' has used up its epochs; copy it to a new volume", name);
+    if (record.writer != 0) GN_TRY(close_for(id, client, now_ms));
+    GN_TRY(make_equal(id));
+    record = records_.volumes.at(id);
     // The higher epoch protects the new opening from an older one, even of the same client (docs/array.md,
     // rule 6).
     record.epoch += 1;
     record.writer = client;
+    to_compare_.erase(id);
     Result<void> changed = change_volume(record);
     // Once stored, the lease belongs to this client, confirmed or not: no other client may write before it
     // ends. (A creation that was undone meanwhile has no record any more.)
@@ -318,8 +328,9 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
         return error(Errc::kPermission, "volume '{}' belongs to {}; {} cannot have had it open for writing",
                      record.name, client_name(record.owner), client_name(client));
     // A repeated release, after a lost answer or a failed activation.
-    const bool again = record.writer == 0 && record.epoch == epoch + 1 &&
+    const bool again = record.writer == 0 && record.epoch == epoch &&
                        (byte_length == ~0ull || byte_length == record.byte_length);
+    if (again && live_[volume].next_writer == client) live_[volume].next_writer = 0;
     if (again && !live_[volume].in_force) {
         Result<void> active = activate(volume);
         if (!active.ok())
@@ -327,7 +338,7 @@ Result<void> Manager::release_volume(nvme::ClientId client, nvme::VolumeId volum
     }
     if (again) return {};
     // A closed epoch that this client may have had: nothing is left to release.
-    if (epoch < record.birth_epoch || epoch >= record.epoch)
+    if (epoch < record.birth_epoch || epoch > record.epoch || (epoch == record.epoch && record.writer != 0))
         return error(Errc::kState,
                      "epoch {} of volume '{}' cannot be released by {}: it is closed, belongs to another "
                      "client, or was never opened",
@@ -387,7 +398,7 @@ Result<void> Manager::delete_volume(nvme::ClientId owner, const std::string& nam
     if (held_by_other(record, owner, now_ms))
         return error(Errc::kBusy,
                      "volume '{}' is open for writing by {}; it can be deleted after its release", name,
-                     client_name(record.writer));
+                     client_name(holder_of(record)));
     if ((record.flags & nvme::kVolumeDeleting) == 0) {
         GN_TRY(check_none_missing(fmt::format("volume '{}' was not deleted", name)));
         record.flags |= nvme::kVolumeDeleting;

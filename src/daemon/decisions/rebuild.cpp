@@ -21,9 +21,24 @@ Status SsdCopyPort::copy_open(std::uint32_t slot, const CopyRange& range, std::u
     return send(slot, nvme::CopyOpcode::kCopyOpen, range, {}, {}, window);
 }
 
-Status SsdCopyPort::copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
-                              nvme::Epoch& epoch) {
-    return send(slot, nvme::CopyOpcode::kCopyRead, range, {}, data, epoch);
+Status SsdCopyPort::copy_read(std::uint32_t slot, const CopyRange& range, const CopySource& source,
+                              std::span<std::byte> data, nvme::Epoch& epoch) {
+    return send(slot, nvme::CopyOpcode::kCopyRead, range, source, data, epoch);
+}
+
+Status SsdCopyPort::copy_survey(std::uint32_t slot, const CopyRange& range,
+                                std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) {
+    return send(slot, nvme::CopyOpcode::kCopySurvey, range, {}, std::as_writable_bytes(extents), epoch);
+}
+
+Status SsdCopyPort::set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
+                              std::uint64_t floor) {
+    if (slot >= by_slot_.size() || by_slot_[slot] == nullptr) return Status::kQueueError;
+    nvme::Command c = nvme::encode_floor(volume, epoch, floor);
+    c.cdw14 = static_cast<std::uint32_t>(term_);
+    c.cdw15 = static_cast<std::uint32_t>(term_ >> 32);
+    std::uint32_t tombstones = 0;
+    return by_slot_[slot]->copy(c, {}, tombstones);
 }
 
 Status SsdCopyPort::copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
@@ -31,6 +46,15 @@ Status SsdCopyPort::copy_write(std::uint32_t slot, const CopyRange& range, const
     std::uint32_t dw0 = 0;
     return send(slot, nvme::CopyOpcode::kCopyWrite, range, source, data, dw0);
 }
+
+namespace {
+
+/// No answer, or not yet.
+bool is_for_now(Status why) {
+    return is_local(why) || why == Status::kNotGranted || why == Status::kStaleMap;
+}
+
+}  // namespace
 
 Rebuild::Rebuild(const placement::ArrayMap& map, std::uint32_t slot,
                  std::span<const nvme::VolumeRecord> volumes, RebuildMutation mutation)
@@ -44,6 +68,10 @@ Rebuild::Rebuild(const placement::ArrayMap& map, std::uint32_t slot,
 Rebuild::Step Rebuild::step(CopyPort& port) {
     if (phase_ == Phase::kNext && !take_range()) return stuck_.empty() ? Step::kDone : Step::kWaits;
     switch (phase_) {
+        case Phase::kSurvey:
+            return survey(port);
+        case Phase::kFloor:
+            return floor(port);
         case Phase::kNext:
         case Phase::kOpen:
             return open(port);
@@ -85,16 +113,96 @@ bool Rebuild::take_new_range() {
                 part.next = end;
                 continue;
             }
+            if (!is_surveyed(part)) {
+                begin_survey(part);
+                return true;
+            }
             const auto blocks =
                 static_cast<std::uint32_t>(std::min<std::uint64_t>(kRangeBlocks, end - part.next));
-            attempts_ = 0;
-            begin({g.volume, static_cast<nvme::BlockAddress>(part.next), blocks});
+            const CopyRange range{g.volume, static_cast<nvme::BlockAddress>(part.next), blocks};
             part.next += blocks;
+            if (!has_anything(range)) {
+                progress_.blocks_done += blocks;
+                continue;
+            }
+            attempts_ = 0;
+            begin(range);
             const bool last = part_ + 1 == parts_.size() && part.next >= g.capacity_blocks;
             if (last && mutation_ == RebuildMutation::kSkipLastRange) phase_ = Phase::kNext;
             return phase_ != Phase::kNext;
         }
     }
+    return false;
+}
+
+bool Rebuild::is_surveyed(const Part& part) const {
+    return surveyed_.volume == part.geometry.volume && part.next >= surveyed_.first &&
+           part.next < std::uint64_t{surveyed_.first} + surveyed_.blocks;
+}
+
+/// Asks for the extents that contain the part's next block.
+void Rebuild::begin_survey(const Part& part) {
+    const std::uint64_t first = part.next / nvme::kSurveyBlocksMax * nvme::kSurveyBlocksMax;
+    const std::uint64_t blocks =
+        std::min<std::uint64_t>(nvme::kSurveyBlocksMax, part.geometry.capacity_blocks - first);
+    surveyed_ = {part.geometry.volume, static_cast<nvme::BlockAddress>(first),
+                 static_cast<std::uint32_t>(blocks)};
+    asked_.clear();
+    for (std::uint32_t s = 0; s < map_.slot_count; ++s)
+        if (s != slot_ && map_.slots[s].state == placement::SlotState::kIn) asked_.push_back(s);
+    if (mutation_ != RebuildMutation::kDonorsOnly) asked_.push_back(slot_);
+    next_asked_ = 0;
+    floor_ = floor_epoch_ = 0;
+    anything_.assign((blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
+    phase_ = Phase::kSurvey;
+}
+
+Rebuild::Step Rebuild::survey(CopyPort& port) {
+    if (next_asked_ == asked_.size()) {
+        phase_ = Phase::kNext;
+        return Step::kWorked;
+    }
+    const std::uint32_t slot = asked_[next_asked_];
+    extents_.assign(nvme::survey_extents(surveyed_.blocks), {});
+    nvme::Epoch epoch = 0;
+    const Status status = port.copy_survey(slot, surveyed_, extents_, epoch);
+    if (!ok(status)) {
+        if (is_for_now(status)) return refused(status);
+        // Older firmware, or a drive that lacks the volume: every range is tried.
+        anything_.assign(anything_.size(), true);
+        phase_ = Phase::kNext;
+        return Step::kWorked;
+    }
+    for (std::size_t group = 0; group < anything_.size(); ++group) {
+        const nvme::SurveyExtent& extent = extents_[group / 32];
+        const bool there = (extent.groups >> group % 32 & 1u) != 0 || extent.present[group % 32] != 0;
+        anything_[group] = anything_[group] || there;
+    }
+    for (const nvme::SurveyExtent& extent : extents_) {
+        if (slot == slot_ || epoch < floor_epoch_ || extent.floor == nvme::kClosedFloor) continue;
+        floor_ = epoch > floor_epoch_ ? extent.floor : std::max(floor_, extent.floor);
+        floor_epoch_ = epoch;
+    }
+    ++next_asked_;
+    // Before the target is asked. A closed volume takes no write at all.
+    if (next_asked_ < asked_.size() && asked_[next_asked_] == slot_ && floor_ != 0) phase_ = Phase::kFloor;
+    return Step::kWorked;
+}
+
+Rebuild::Step Rebuild::floor(CopyPort& port) {
+    const Status status = port.set_floor(slot_, surveyed_.volume, floor_epoch_, floor_);
+    // Stale Epoch: the target is in a later one, and refuses every write of this one.
+    if (!ok(status) && status != Status::kStaleEpoch) return refused(status);
+    phase_ = Phase::kSurvey;
+    return Step::kWorked;
+}
+
+/// As of the survey.
+bool Rebuild::has_anything(const CopyRange& range) const {
+    const std::uint32_t first = (range.first - surveyed_.first) / nvme::kSurveyGroupBlocks;
+    const std::uint32_t last = (range.first - surveyed_.first + range.blocks - 1) / nvme::kSurveyGroupBlocks;
+    for (std::uint32_t group = first; group <= last; ++group)
+        if (anything_[group]) return true;
     return false;
 }
 
@@ -131,7 +239,7 @@ Rebuild::Step Rebuild::read(CopyPort& port) {
     if (donor_ == replicas_.count && !complete()) return stick(Status::kUnrecoveredReadError);
     if (donor_ < replicas_.count) {
         nvme::Epoch epoch = 0;
-        const Status status = port.copy_read(replicas_.slot[donor_++], range_, donor_data_, epoch);
+        const Status status = port.copy_read(replicas_.slot[donor_++], range_, {}, donor_data_, epoch);
         if (!ok(status)) return refused(status);
         merge(donor_data_);
         source_.epoch = std::min(source_.epoch, epoch);
@@ -167,8 +275,7 @@ Rebuild::Step Rebuild::write(CopyPort& port) {
 
 /// No answer, or not yet: as often as it takes. Any other refusal: a few times, then after all other ranges.
 Rebuild::Step Rebuild::refused_by_target(Status why) {
-    const bool later = is_local(why) || why == Status::kNotGranted || why == Status::kStaleMap;
-    return !later && ++attempts_ >= kAttempts ? stick(why) : refused(why);
+    return !is_for_now(why) && ++attempts_ >= kAttempts ? stick(why) : refused(why);
 }
 
 Rebuild::Step Rebuild::stick(Status why) {
@@ -196,11 +303,35 @@ void Rebuild::drop_volume(nvme::VolumeId volume) {
         progress_.blocks_done += part.geometry.capacity_blocks - part.next;
         part.next = part.geometry.capacity_blocks;
     }
-    for (const CopyRange& range : stuck_) progress_.blocks_done += range.volume == volume ? range.blocks : 0;
-    if (range_.volume == volume && phase_ != Phase::kNext) progress_.blocks_done += range_.blocks;
+    progress_.blocks_done += forget_ranges(volume);
+}
+
+void Rebuild::again(nvme::VolumeId volume) {
+    const std::uint64_t not_done = forget_ranges(volume);
+    for (Part& part : parts_) {
+        if (part.geometry.volume != volume || part.dropped) continue;
+        progress_.blocks_done -= part.next - not_done;
+        part.next = 0;
+    }
+    part_ = 0;
+}
+
+/// Forgets the ranges of the volume that are under way or stuck; returns their blocks.
+std::uint64_t Rebuild::forget_ranges(nvme::VolumeId volume) {
+    std::uint64_t blocks = 0;
+    for (const CopyRange& range : stuck_) blocks += range.volume == volume ? range.blocks : 0;
     std::erase_if(stuck_, [volume](const CopyRange& range) { return range.volume == volume; });
     stuck_left_ = std::min(stuck_left_, stuck_.size());
-    if (range_.volume == volume) phase_ = Phase::kNext;
+    const bool surveys = phase_ == Phase::kSurvey || phase_ == Phase::kFloor;
+    if (surveyed_.volume == volume) {
+        surveyed_ = {};
+        if (surveys) phase_ = Phase::kNext;
+    }
+    if (range_.volume == volume && phase_ != Phase::kNext && !surveys) {
+        blocks += range_.blocks;
+        phase_ = Phase::kNext;
+    }
+    return blocks;
 }
 
 }  // namespace gnstor::daemon

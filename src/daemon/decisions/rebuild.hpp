@@ -5,6 +5,9 @@
 // Invariants
 //   * a Rebuild is made for one version of the map, once that version is in force, for the volumes that existed then:
 //   writes of later volumes, and later writes of these, reach the rebuilding slot by themselves;
+//   * a range is left out if no drive has anything in it: no block, tombstone or doubt. The donors are asked first, then the
+//   target, which has got the donors' floor before: a write that comes to the target alone afterwards is refused, unless
+//   it is newer than all that the donors have seen, and then it reaches them as well;
 //   * a range is read from donors only after its window is open on the target;
 //   * a range is done when every block of it was read from some donor and COPY WRITE was answered with success;
 //   * a range with a block that no donor can read, or that the target refuses, keeps the rebuild from ending: the slot
@@ -34,24 +37,31 @@ struct CopyRange {
     std::uint32_t blocks = 0;
 };
 
-/// The window that a range is written through, and the lowest epoch of the donors that it was read from.
+/// The window that a range is written through, and the lowest epoch of the donors that it was read from. Of a closed
+/// volume: nvme::kCopyClosed and the volume's epoch.
 struct CopySource {
     std::uint32_t window = 0;
     nvme::Epoch epoch = 0;
 };
 
-/// How a rebuild reaches the drive of a slot. Each call ends within a bounded time; a drive without an answer is
-/// kQueueError or kTimedOut.
+/// How a rebuild, or a comparison of replicas (reconcile.hpp), reaches the drive of a slot. Each call ends within a bounded
+/// time; a drive without an answer is kQueueError or kTimedOut.
 class CopyPort {
   public:
     virtual ~CopyPort() = default;
     /// `window` is set on success.
     virtual nvme::Status copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) = 0;
-    /// `epoch`: of the volume on that drive.
-    virtual nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
-                                   nvme::Epoch& epoch) = 0;
+    /// `source`: {} unless the volume is closed. `epoch`: of the volume on that drive.
+    virtual nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, const CopySource& source,
+                                   std::span<std::byte> data, nvme::Epoch& epoch) = 0;
     virtual nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
                                     std::span<std::byte> data) = 0;
+    /// `range`: of whole extents, at most nvme::kSurveyExtentsMax, but for the last of the volume. `epoch`: as copy_read().
+    virtual nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range,
+                                     std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) = 0;
+    /// All sequences of the volume's epoch up to `floor` are resolved.
+    virtual nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
+                                   std::uint64_t floor) = 0;
 };
 
 /// The drives of an array by slot; null: no drive. The ports outlive it.
@@ -60,10 +70,14 @@ class SsdCopyPort final : public CopyPort {
     SsdCopyPort(std::vector<SsdPort*> by_slot, std::uint64_t term, nvme::MapVersion version)
         : by_slot_(std::move(by_slot)), term_(term), version_(version) {}
     nvme::Status copy_open(std::uint32_t slot, const CopyRange& range, std::uint32_t& window) override;
-    nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, std::span<std::byte> data,
-                           nvme::Epoch& epoch) override;
+    nvme::Status copy_read(std::uint32_t slot, const CopyRange& range, const CopySource& source,
+                           std::span<std::byte> data, nvme::Epoch& epoch) override;
     nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
                             std::span<std::byte> data) override;
+    nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range,
+                             std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) override;
+    nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
+                           std::uint64_t floor) override;
 
   private:
     nvme::Status send(std::uint32_t slot, nvme::CopyOpcode opcode, const CopyRange& range,
@@ -80,6 +94,7 @@ enum class RebuildMutation : std::uint8_t {
     kReadBeforeOpen,  ///< donors are read before the window is open
     kForgetStuck,     ///< a range with a block that no donor can read is left out
     kSkipLastRange,   ///< the slot is full before its last range is copied
+    kDonorsOnly,      ///< the target is not asked what it has
 };
 
 struct RebuildProgress {
@@ -117,11 +132,13 @@ class Rebuild {
             if (!part.dropped && gone(part.geometry.volume, part.birth_epoch))
                 drop_volume(part.geometry.volume);
     }
+    /// Begins with the volume's ranges again: donors have got versions that no client wrote (reconcile.hpp).
+    void again(nvme::VolumeId volume);
     /// Ranges that a donor could not read, or the target refused, at the last attempt.
     [[nodiscard]] const std::deque<CopyRange>& stuck() const { return stuck_; }
 
   private:
-    enum class Phase : std::uint8_t { kNext, kOpen, kRead, kWrite };
+    enum class Phase : std::uint8_t { kNext, kSurvey, kFloor, kOpen, kRead, kWrite };
     struct Part {
         placement::VolumeGeometry geometry;
         nvme::Epoch birth_epoch;
@@ -131,12 +148,18 @@ class Rebuild {
 
     bool take_range();
     bool take_new_range();
+    [[nodiscard]] bool is_surveyed(const Part& part) const;
+    void begin_survey(const Part& part);
+    Step survey(CopyPort& port);
+    Step floor(CopyPort& port);
+    [[nodiscard]] bool has_anything(const CopyRange& range) const;
     void begin(const CopyRange& range);
     Step open(CopyPort& port);
     Step read(CopyPort& port);
     Step write(CopyPort& port);
     Step end_range();
     void drop_volume(nvme::VolumeId volume);
+    std::uint64_t forget_ranges(nvme::VolumeId volume);
     void merge(std::span<const std::byte> data);
     [[nodiscard]] bool complete() const;
     Step refused(nvme::Status why);
@@ -151,6 +174,13 @@ class Rebuild {
     std::deque<CopyRange> stuck_;
     std::size_t stuck_left_ = 0;  ///< of stuck_: not tried again yet in this round
     Phase phase_ = Phase::kNext;
+    CopyRange surveyed_;                ///< the extents that were asked for last; blocks 0: none
+    std::vector<std::uint32_t> asked_;  ///< slots to ask, in this order
+    std::size_t next_asked_ = 0;
+    std::vector<nvme::SurveyExtent> extents_;
+    std::vector<bool> anything_;  ///< by group of nvme::kSurveyGroupBlocks of surveyed_
+    nvme::Epoch floor_epoch_ = 0;
+    std::uint64_t floor_ = 0;  ///< of the donors, in floor_epoch_
     CopyRange range_;
     placement::Replicas replicas_{};
     std::uint32_t donor_ = 0;  ///< index in replicas_ of the next donor

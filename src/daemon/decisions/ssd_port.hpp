@@ -72,7 +72,7 @@ class SsdPort {
     virtual Result<std::uint32_t> grant_ask(std::uint64_t term) = 0;
     /// `nonce` is 0 if map.grant_ms is 0.
     virtual Result<void> map_set(std::uint64_t term, const nvme::MapSet& map, std::uint32_t nonce) = 0;
-    /// One of the commands that copy blocks between drives (nvme/copy.hpp), which carries its term itself; their
+    /// One of the commands that compare and copy blocks (nvme/copy.hpp), or FLOOR, which carries its term itself; its
     /// direction follows from the opcode. `dw0`: of the answer. No answer: kQueueError.
     virtual nvme::Status copy(const nvme::Command& /*command*/, std::span<std::byte> /*data*/,
                               std::uint32_t& /*dw0*/) {

@@ -90,6 +90,8 @@ Status CommandCheck::check_rights(const CheckedCommand& c, Requester from, const
     const bool change = changes_blocks(c.opcode);
     if (c.opcode == IoOpcode::kRead && !map_.may_read()) return Status::kWrongSsd;
     if (f.epoch < (change ? record.epoch : record.birth_epoch)) return Status::kStaleEpoch;
+    // Without a writer the epoch is closed, and changes only by what compares the replicas (docs/array.md, rule 11).
+    if (change && record.writer == 0 && f.epoch == record.epoch) return Status::kStaleEpoch;
     if (f.epoch > record.epoch) return Status::kNotGranted;
     if (change && !volume->may_write(f.client) && mutation_ != Mutation::kReaderMayWrite)
         return Status::kNamespaceWriteProtected;

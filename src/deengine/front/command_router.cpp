@@ -1,5 +1,7 @@
 #include "deengine/front/command_router.hpp"
 
+#include <gnstor/nvme/copy.hpp>
+
 #include <algorithm>
 
 namespace gnstor::deengine {
@@ -56,7 +58,10 @@ void CommandRouter::send_extents(ShardCommand command) {
         if (command.op == ShardOp::kWrite) command.room = room();
         execute(shard_of(command.volume, command.first), command);
         command.first += command.blocks;
-        if (command.data != nullptr) command.data += std::size_t{command.blocks} * nvme::kBlockBytes;
+        if (command.data != nullptr)
+            command.data += command.op == ShardOp::kCopySurvey
+                                ? sizeof(nvme::SurveyExtent)
+                                : std::size_t{command.blocks} * nvme::kBlockBytes;
     }
 }
 

@@ -14,10 +14,37 @@ ShardOp op_of(CopyOpcode opcode) {
             return ShardOp::kCopyOpen;
         case CopyOpcode::kCopyWrite:
             return ShardOp::kCopyWrite;
+        case CopyOpcode::kCopySurvey:
+            return ShardOp::kCopySurvey;
         case CopyOpcode::kCopyRead:
             break;
     }
     return ShardOp::kCopyRead;
+}
+
+/// A closed volume is compared on all slots that are written; else a slot that is *in* is a donor, and a rebuilding one is
+/// the target.
+bool fits_state(CopyOpcode opcode, bool closed, placement::SlotState state) {
+    using enum placement::SlotState;
+    if (closed || opcode == CopyOpcode::kCopySurvey) return state == kIn || state == kRebuilding;
+    return state == (opcode == CopyOpcode::kCopyRead ? kIn : kRebuilding);
+}
+
+Status check_survey(const Volume& volume, const nvme::IoFields& f, std::size_t data_bytes) {
+    if (f.block % nvme::kExtentBlocks != 0 || f.blocks > nvme::kSurveyBlocksMax) return Status::kInvalidField;
+    if (data_bytes != nvme::survey_extents(f.blocks) * sizeof(nvme::SurveyExtent))
+        return Status::kDataSglLengthInvalid;
+    const std::uint64_t capacity = volume.record.geometry.capacity_blocks;
+    return f.block < capacity && f.blocks <= capacity - f.block ? Status::kSuccess : Status::kLbaOutOfRange;
+}
+
+Status check_blocks(CommandCheck& check, const Volume& volume, CopyOpcode opcode, const nvme::IoFields& f,
+                    std::size_t data_bytes) {
+    if (f.blocks > nvme::kCopyBlocksMax || !CommandRouter::within_extent(f.block, f.blocks))
+        return Status::kInvalidField;
+    if (opcode != CopyOpcode::kCopyOpen && data_bytes != nvme::copy_bytes(f.blocks))
+        return Status::kDataSglLengthInvalid;
+    return check.check_range(volume, f.block, f.blocks);
 }
 
 }  // namespace
@@ -38,14 +65,16 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandChe
     const Volume* volume = permissions.find(f.volume);
     if (volume == nullptr) return Status::kNoSuchVolume;
     const auto opcode = static_cast<CopyOpcode>(command.opcode);
-    const placement::SlotState needed =
-        opcode == CopyOpcode::kCopyRead ? placement::SlotState::kIn : placement::SlotState::kRebuilding;
-    if (map.own_state() != needed) return Status::kWrongSsd;
-    if (f.blocks > nvme::kCopyBlocksMax || !CommandRouter::within_extent(f.block, f.blocks))
-        return Status::kInvalidField;
-    if (opcode != CopyOpcode::kCopyOpen && data.size() != nvme::copy_bytes(f.blocks))
-        return Status::kDataSglLengthInvalid;
-    if (const Status s = check.check_range(*volume, f.block, f.blocks); !ok(s)) return s;
+    const bool moves = opcode == CopyOpcode::kCopyRead || opcode == CopyOpcode::kCopyWrite;
+    const bool closed = moves && f.epoch == nvme::kCopyClosed;
+    if (!fits_state(opcode, closed, map.own_state())) return Status::kWrongSsd;
+    // A command that comes late, when the volume has a writer again, changes nothing.
+    if (closed && (volume->record.writer != 0 || command.cdw13 != volume->record.epoch))
+        return Status::kStaleEpoch;
+    const Status fits = opcode == CopyOpcode::kCopySurvey
+                            ? check_survey(*volume, f, data.size())
+                            : check_blocks(check, *volume, opcode, f, data.size());
+    if (!ok(fits)) return fits;
     out = {};
     out.op = op_of(opcode);
     out.volume = f.volume;
@@ -54,7 +83,8 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandChe
     out.epoch = volume->record.birth_epoch;
     out.volume_epoch = volume->record.epoch;
     out.sequence = f.epoch;     // the window's number
-    out.floor = command.cdw13;  // the donor's epoch
+    // COPY WRITE: the donor's epoch; else the floor that the front knows, which a shard may have lost by a crash.
+    out.floor = opcode == CopyOpcode::kCopyWrite ? command.cdw13 : volume->floor;
     out.data = data.data();
     return Status::kSuccess;
 }

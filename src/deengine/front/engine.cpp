@@ -95,13 +95,14 @@ void Engine::Impl::submit(const nvme::Command& command, Requester from, std::spa
 
 void Engine::Impl::submit_copy(const nvme::Command& command, Requester from, std::span<std::byte> data,
                                std::uint64_t tag, std::uint64_t now_ns) {
-    ShardCommand sent;
+    ShardCommand sent{};
     std::uint32_t dw0 = 0;
     Status status = from.privileged ? vendor.check_term(command, dw0) : Status::kAccessDenied;
     if (ok(status))
         status =
             check_copy(state.now().permissions, active_map, check, command, from, data, now_ns, sent, dw0);
-    if (ok(status) && unsettled && sent.op != ShardOp::kCopyRead) status = Status::kCapacityExceeded;
+    const bool changes = sent.op == ShardOp::kCopyOpen || sent.op == ShardOp::kCopyWrite;
+    if (ok(status) && unsettled && changes) status = Status::kCapacityExceeded;
     if (!ok(status)) {
         ++own.refused;
         return sink.on_complete(tag, status, dw0);

@@ -1,5 +1,6 @@
 #include "deengine/front/vendor_commands.hpp"
 
+#include <gnstor/nvme/copy.hpp>
 #include <gnstor/nvme/fencing.hpp>
 
 #include "deengine/front/shard_port.hpp"
@@ -262,14 +263,20 @@ Status VendorCommands::floor(const nvme::Command& command, Requester from, std::
     // Tells a writer that fills the table to send the next floor sooner.
     dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port_->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
-    if (const std::uint64_t term = term_of(command); from.privileged && term != state_.now().term) {
+    // A crash may lose the floor of a writer, who sends the next one soon. That of a comparison is stored: what relies on it
+    // happens once (docs/array.md, rule 11).
+    const bool closes = from.privileged && floor == nvme::kClosedFloor && volume->floor != floor;
+    const std::uint64_t term = term_of(command);
+    if (closes || (from.privileged && term != state_.now().term)) {
         FirmwareState next = state_.now();
-        next.term = term;
+        next.term = from.privileged ? term : next.term;
+        if (closes) next.permissions.find(static_cast<nvme::VolumeId>(command.cdw10))->floor = floor;
         if (!state_.replace(std::move(next))) return Status::kInternalError;
         volume = state_.now().permissions.find(static_cast<nvme::VolumeId>(command.cdw10));
     }
-    if (floor <= volume->floor) return Status::kSuccess;
+    if (floor < volume->floor) return Status::kSuccess;
     state_.raise_floor(volume->record.geometry.volume, floor);
+    // Again if it is known here: a shard may have lost it by a crash.
     port_->set_floor(volume->record.geometry.volume, volume->record.epoch, floor);
     return Status::kSuccess;
 }

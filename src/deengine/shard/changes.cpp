@@ -39,17 +39,20 @@ Status Changes::check_order(const ShardCommand& c) {
 
 Status Changes::write(const ShardCommand& c) {
     superseded_whole_ = true;
+    leaves_tombstone_ = false;
     if (const Status s = check_order(c); !ok(s)) return s;
     return apply_write(c);
 }
 
-Status Changes::put_copy(const ShardCommand& c) {
+Status Changes::put_copy(const ShardCommand& c, bool closed) {
     superseded_whole_ = true;
+    leaves_tombstone_ = false;
     if (durability_.broken()) return Status::kWriteFault;
     state_.floors.seen(c.volume, c.epoch, c.sequence);
     copies_ = true;
+    closed_ = closed;
     const Status status = c.op == ShardOp::kWrite ? apply_write(c) : apply_trim(c);
-    copies_ = false;
+    copies_ = closed_ = false;
     return status;
 }
 
@@ -81,7 +84,10 @@ Status Changes::plan_write(const ShardCommand& c) {
             const WriteNumber mine{c.epoch, c.sequence};
             const bool older = trimmed && mine < trimmed->number();
             if (older && state_.options.mutation != Mutation::kSkipNewerCheck) continue;
-            if (trimmed && !pruner_.has_room(c.volume, ++splits) && state_.tombstones.find(key)) {
+            const bool crowded =
+                trimmed && !pruner_.has_room(c.volume, ++splits) && state_.tombstones.find(key);
+            leaves_tombstone_ = crowded && closed_;
+            if (crowded && !closed_) {
                 ++state_.counters.tombstones_full;
                 ++state_.counters.busy;
                 failed = Status::kBusy;
@@ -173,7 +179,7 @@ Status Changes::write_block(const ShardCommand& c, std::uint32_t i) {
     if (block.action == Action::kInsert) {
         state_.map.commit(block.ticket, {page, false});
         block.action = Action::kReplace;  // nothing to cancel any more
-        state_.tombstones.remove(key);
+        if (!leaves_tombstone_) state_.tombstones.remove(key);
     } else {
         const PageNumber old_page = state_.map.find(key)->page;
         (void)state_.map.update(key, {page, false});
@@ -255,7 +261,8 @@ Status Changes::apply_trim(const ShardCommand& c) {
     const std::size_t growth =
         runs + state_.tombstones.overlapping(make_key(c.volume, c.first), c.blocks) + 1;
     const bool room_for_it = pruner_.has_room(c.volume, growth);
-    if (!room_for_it && !pruner_.is_next(c)) {
+    // Of a closed volume nothing older can arrive, so the record in the journal is enough.
+    if (!room_for_it && !pruner_.is_next(c) && !closed_) {
         ++state_.counters.tombstones_full;
         ++state_.counters.busy;
         return Status::kBusy;

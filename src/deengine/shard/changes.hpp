@@ -35,7 +35,8 @@ class Changes {
     nvme::Status trim(const ShardCommand& c);
     /// Puts another replica's version of one block, with its order: `c.op` is kWrite or kTrim. As write() and trim(),
     /// but the sequence may be at or below the floor, and the epoch older than the volume's.
-    nvme::Status put_copy(const ShardCommand& c);
+    /// `closed`: no client can write the volume.
+    nvme::Status put_copy(const ShardCommand& c, bool closed);
     /// The last write changed nothing.
     [[nodiscard]] bool superseded_whole() const { return superseded_whole_; }
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free. Also
@@ -77,7 +78,11 @@ class Changes {
     CheckpointSchedule& schedule_;
     std::vector<PlannedBlock> planned_;  ///< by block of the command
     bool superseded_whole_ = false;
-    bool copies_ = false;              ///< the command puts another replica's version
+    bool copies_ = false;  ///< the command puts another replica's version
+    bool closed_ = false;  ///< and no client can write the volume
+    /// The table has no room to cut the block out of an interval: the older tombstone stays beside the block's version, which
+    /// counts, until the floor of the closed epoch drops it.
+    bool leaves_tombstone_ = false;
     std::vector<std::byte> contents_;  ///< one page: contents that decide the order
     std::vector<std::byte> stored_;    ///< one page: what is read to be compared
 };

@@ -9,6 +9,17 @@ namespace {
 using nvme::CopyKind;
 using nvme::CopyRecord;
 using nvme::Status;
+using nvme::SurveyExtent;
+
+constexpr std::uint32_t kAhead = 12;               ///< how far a survey looks ahead in the map
+constexpr std::uint64_t kFirstStamp = 1ull << 63;  ///< above the sequences of writers
+constexpr std::uint32_t kStampBits = 24;
+
+/// Whether the donor had, when it was read, this version or what counts in its place.
+bool is_resolved(const CopyRecord& r, const WriteOrder& order) {
+    return order.epoch < r.resolved_epoch ||
+           (order.epoch == r.resolved_epoch && order.sequence <= r.resolved());
+}
 
 std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
     return c.data + std::size_t{c.blocks} * sizeof(CopyRecord) + std::size_t{i} * nvme::kBlockBytes;
@@ -16,11 +27,50 @@ std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
 
 }  // namespace
 
+void Copies::survey(const ShardCommand& c) {
+    std::byte* to = c.data;
+    for (std::uint32_t done = 0; done < c.blocks; done += nvme::kExtentBlocks, to += sizeof(SurveyExtent)) {
+        SurveyExtent extent{};
+        survey_extent(c, c.first + done, std::min(nvme::kExtentBlocks, c.blocks - done), extent);
+        std::memcpy(to, &extent, sizeof(extent));
+    }
+}
+
+void Copies::survey_extent(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks,
+                           SurveyExtent& extent) {
+    if (const VolumeFloor* f = state_.floors.find(c.volume); f != nullptr && f->epoch == c.volume_epoch) {
+        extent.floor = f->floor;
+        extent.highest = f->highest;
+    }
+    extent.floor = std::max(extent.floor, c.floor);
+    for (std::uint32_t i = 0; i < blocks; ++i) {
+        const BlockKey key = make_key(c.volume, first + i);
+        if (i + kAhead < blocks) state_.map.prefetch(make_key(c.volume, first + i + kAhead));
+        if (state_.map.find(key)) extent.present[i / 8] |= static_cast<std::uint8_t>(1u << i % 8);
+        if (may_differ(c, key, extent)) extent.groups |= 1u << i / nvme::kSurveyGroupBlocks;
+    }
+}
+
+bool Copies::may_differ(const ShardCommand& c, BlockKey key, const SurveyExtent& extent) {
+    if (!state_.doubts.empty() && reads_.in_doubt(key)) return true;
+    const auto entry = state_.map.find(key);
+    if (!entry) return state_.tombstones.size() != 0 && state_.tombstones.find(key).has_value();
+    PageOob oob{};
+    const bool known = has_data(state_.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData;
+    // With the floor of a comparison that not every drive has yet, all of the epoch counts.
+    const std::uint64_t floor = extent.floor == nvme::kClosedFloor ? 0 : extent.floor;
+    return !known || (oob.epoch == c.volume_epoch && oob.sequence > floor);
+}
+
 void Copies::read(const ShardCommand& c) {
     for (std::uint32_t i = 0; i < c.blocks; ++i) {
         CopyRecord record{};
         std::byte* contents = contents_of(c, i);
         read_one(c, i, record, contents);
+        const std::uint64_t resolved = std::max(state_.floors.resolved(c.volume, c.volume_epoch), c.floor);
+        record.resolved_epoch = c.volume_epoch;
+        record.resolved_low = static_cast<std::uint32_t>(resolved);
+        record.resolved_high = static_cast<std::uint32_t>(resolved >> 32);
         if (record.kind != CopyKind::kData) std::memset(contents, 0, nvme::kBlockBytes);
         std::memcpy(c.data + std::size_t{i} * sizeof(record), &record, sizeof(record));
     }
@@ -30,7 +80,7 @@ void Copies::read(const ShardCommand& c) {
 void Copies::read_absent(const ShardCommand& c, CopyRecord& record) const {
     record.kind = CopyKind::kAbsent;
     record.epoch = c.volume_epoch;
-    record.sequence = state_.floors.resolved(c.volume, c.volume_epoch);
+    record.sequence = std::max(state_.floors.resolved(c.volume, c.volume_epoch), c.floor);
 }
 
 void Copies::read_one(const ShardCommand& c, std::uint32_t i, CopyRecord& record, std::byte* contents) {
@@ -61,25 +111,35 @@ Status Copies::write(const ShardCommand& c) {
     // Copied: the sender may still change the data.
     records_.resize(c.blocks);
     std::memcpy(records_.data(), c.data, records_.size() * sizeof(CopyRecord));
+    const bool closed = c.sequence == nvme::kCopyClosed;
     const CopyWindows::Window* window =
-        state_.windows.find(static_cast<std::uint32_t>(c.sequence), c.volume, c.first, c.blocks);
-    if (window == nullptr) return Status::kCommandSequenceError;
-    if (c.floor < window->epoch && state_.options.mutation != Mutation::kCopyOlderEpoch)
-        return Status::kCommandSequenceError;
+        closed ? nullptr
+               : state_.windows.find(static_cast<std::uint32_t>(c.sequence), c.volume, c.first, c.blocks);
+    if (!closed) {
+        if (window == nullptr) return Status::kCommandSequenceError;
+        if (c.floor < window->epoch) return Status::kCommandSequenceError;
+    }
+    if (const Status s = check_records(c, window); !ok(s)) return s;
+    for (std::uint32_t i = 0; i < c.blocks; ++i)
+        if (const Status s = write_one(c, i, window); !ok(s)) return s;
+    return Status::kSuccess;
+}
+
+Status Copies::check_records(const ShardCommand& c, const CopyWindows::Window* window) const {
     for (const CopyRecord& r : records_) {
+        if (r.kind == CopyKind::kUnchanged && window == nullptr) continue;
         if (r.kind > CopyKind::kTombstone || r.epoch < c.epoch) return Status::kInvalidField;
         // The volume's next epoch has reached the donor and not this drive: soon.
         if (r.epoch > c.volume_epoch) return Status::kNotGranted;
         // A tombstone of sequence 0 stands for what older epochs left (remove_resolved()).
         if (r.kind == CopyKind::kData && r.sequence == 0) return Status::kInvalidField;
     }
-    for (std::uint32_t i = 0; i < c.blocks; ++i)
-        if (const Status s = write_one(c, i, *window); !ok(s)) return s;
     return Status::kSuccess;
 }
 
-Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindows::Window& window) {
+Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindows::Window* window) {
     const CopyRecord& r = records_[i];
+    if (r.kind == CopyKind::kUnchanged) return Status::kSuccess;
     ShardCommand one = c;
     one.first = c.first + i;
     one.blocks = 1;
@@ -88,16 +148,58 @@ Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindo
     if (r.kind == CopyKind::kAbsent) {
         status = remove_resolved(c, r, one);
     } else {
-        const bool trimmed_since = WriteOrder{r.epoch, r.sequence, r.content} <= window.trimmed[i];
-        if (!trimmed_since || state_.options.mutation == Mutation::kCopyOverTrim) status = put(c, i, one);
+        const WriteOrder trimmed = window != nullptr ? window->trimmed[i] : WriteOrder{};
+        const bool trimmed_since = WriteOrder{r.epoch, r.sequence, r.content} <= trimmed &&
+                                   (!is_resolved(r, trimmed) || keeps_newer());
+        if (!trimmed_since || state_.options.mutation == Mutation::kCopyOverTrim)
+            status = put(c, i, trimmed, one);
     }
     return ok(status) ? check_readable(c, make_key(c.volume, one.first)) : status;
 }
 
-Status Copies::put(const ShardCommand& c, std::uint32_t i, ShardCommand& one) {
+/// Nothing: the block has no version here, or one whose order is not known.
+std::optional<WriteOrder> Copies::stored(BlockKey key) {
+    const auto entry = state_.map.find(key);
+    if (!entry) return state_.tombstones.find(key);
+    PageOob oob{};
+    const bool known = has_data(state_.flash.read_oob(entry->page, oob)) && is_known_page(oob) &&
+                       oob.kind != PageKind::kLostOrder;
+    return known ? std::optional(WriteOrder::of(oob)) : std::nullopt;
+}
+
+/// An order above every order that was put or written in the epoch so far. Groups go up over restarts; one has far fewer
+/// copies than the counter's 2^24.
+std::uint64_t Copies::next_stamp() {
+    const std::uint64_t group = state_.groups.current();
+    stamps_ = group == stamp_group_ ? stamps_ + 1 : 0;
+    stamp_group_ = group;
+    return kFirstStamp | group << kStampBits | (stamps_ & ((1u << kStampBits) - 1));
+}
+
+/// The order under which the donor's version is put. `trimmed`: the newest trim that the window knows of.
+WriteOrder Copies::order_to_put(const ShardCommand& c, const CopyRecord& r, BlockKey key,
+                                const WriteOrder& trimmed) {
+    const WriteOrder donors{r.epoch, r.sequence, r.content};
+    const nvme::Epoch epoch = std::min(r.resolved_epoch, c.volume_epoch);
+    const WriteOrder own = std::max(stored(key).value_or(WriteOrder{}), trimmed);
+    const bool has_data = state_.map.find(key).has_value();
+    const bool same = r.kind == CopyKind::kData ? has_data && own.crc == r.content : !has_data;
+    if (own == donors || same || epoch == 0 || keeps_newer()) return donors;
+    // The newest epoch of which the donor lacks nothing that counts, and that no writer is in. Of a closed volume it is what
+    // was found newest among all replicas.
+    const bool ended =
+        c.sequence == nvme::kCopyClosed || epoch < r.resolved_epoch || r.resolved() == nvme::kClosedFloor;
+    const nvme::Epoch closed = ended ? epoch : epoch - 1;
+    if (donors.epoch <= closed && own.epoch <= closed) return {closed, next_stamp(), r.content};
+    const bool only_here = own > donors && is_resolved(r, own);
+    return only_here ? WriteOrder{epoch, r.resolved(), r.content} : donors;
+}
+
+Status Copies::put(const ShardCommand& c, std::uint32_t i, const WriteOrder& trimmed, ShardCommand& one) {
     const CopyRecord& r = records_[i];
-    one.epoch = r.epoch;
-    one.sequence = r.sequence;
+    const WriteOrder order = order_to_put(c, r, make_key(c.volume, one.first), trimmed);
+    one.epoch = order.epoch;
+    one.sequence = order.sequence;
     one.op = ShardOp::kTrim;
     one.data = nullptr;
     if (r.kind == CopyKind::kData) {
@@ -106,7 +208,7 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, ShardCommand& one) {
         one.op = ShardOp::kWrite;
         one.data = block_.data();
     }
-    return changes_.put_copy(one);
+    return changes_.put_copy(one, c.sequence == nvme::kCopyClosed);
 }
 
 /// A version of its own that the drive lost or doubts, and that is not resolved, is not repaired by the donor's older one.
@@ -125,15 +227,17 @@ Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
 }
 
 Status Copies::remove_resolved(const ShardCommand& c, const CopyRecord& absent, ShardCommand& one) {
-    // What the donor's writer has declared resolved is resolved here as well: nothing older arrives any more.
-    if (absent.sequence != 0) pruner_.set_floor(c.volume, absent.epoch, absent.sequence);
+    // What the donor's writer has declared resolved is resolved here as well: nothing older arrives any more. The floor of a
+    // comparison comes from the one who compares alone: it says that this drive's blocks are equal to the others'.
+    if (absent.sequence != 0 && absent.sequence != nvme::kClosedFloor)
+        pruner_.set_floor(c.volume, absent.epoch, absent.sequence);
     if (!state_.map.find(make_key(c.volume, one.first))) return Status::kSuccess;
     if (state_.options.mutation == Mutation::kCopyKeepsResolved) return Status::kSuccess;
     one.op = ShardOp::kTrim;
     one.data = nullptr;
     one.epoch = absent.epoch;
-    one.sequence = absent.sequence;
-    return changes_.put_copy(one);
+    one.sequence = absent.sequence == nvme::kClosedFloor ? next_stamp() : absent.sequence;
+    return changes_.put_copy(one, c.sequence == nvme::kCopyClosed);
 }
 
 }  // namespace gnstor::deengine

@@ -27,7 +27,7 @@ class CopyWindows {
     static constexpr std::size_t kWindows = 4;
 
     struct Window {
-        std::uint32_t number = 0;  ///< 0: not open
+        std::uint32_t number = 0;  ///< 0: not open; never kCopyClosed
         nvme::VolumeId volume = 0;
         nvme::BlockAddress first = 0;
         std::uint32_t blocks = 0;
@@ -41,7 +41,8 @@ class CopyWindows {
                        Mutation mutation) {
         if (!any_) last_ = static_cast<std::uint32_t>(mix64(now_ns));
         any_ = true;
-        if (++last_ == 0) ++last_;
+        ++last_;
+        while (last_ == 0 || last_ == nvme::kCopyClosed) ++last_;
         Window& w = windows_[next_++ % kWindows];
         w = {last_, c.volume, c.first, c.blocks, c.volume_epoch, {}};
         for (std::uint32_t i = 0; i < c.blocks && mutation != Mutation::kCopyWindowEmpty; ++i)

@@ -47,7 +47,7 @@ void Shard::Impl::start(std::uint32_t newest_group) {
 void Shard::Impl::execute(const ShardCommand& c) {
     ++commands_since_poll;
     if (recovered.pending() && c.op != ShardOp::kRead && c.op != ShardOp::kFlush &&
-        c.op != ShardOp::kCopyRead) [[unlikely]]
+        c.op != ShardOp::kCopyRead && c.op != ShardOp::kCopySurvey) [[unlikely]]
         return durability.answer(c.tag, Status::kCapacityExceeded);
     using Wait = Durability::Wait;
     Wait wait = c.stable ? Wait::kPower : Wait::kMode;
@@ -81,6 +81,9 @@ void Shard::Impl::execute(const ShardCommand& c) {
             return open_window(c);
         case ShardOp::kCopyRead:
             copies.read(c);
+            return sink.on_complete(c.tag, Status::kSuccess, c.volume_epoch);
+        case ShardOp::kCopySurvey:
+            copies.survey(c);
             return sink.on_complete(c.tag, Status::kSuccess, c.volume_epoch);
         case ShardOp::kCopyWrite:
             status = copies.write(c);

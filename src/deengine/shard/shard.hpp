@@ -35,11 +35,12 @@ enum class ShardOp : std::uint8_t {
     kZero,
     kTrim,
     kFlush,
-    // Of a rebuild (gnstor/nvme/copy.hpp): `data` is records, then contents; kCopyWrite: `sequence` is the window's
-    // number, `epoch` the oldest epoch of the volume's life.
+    // gnstor/nvme/copy.hpp: `data` is records, then contents; kCopyWrite: `sequence` is the window's number, or
+    // nvme::kCopyClosed, `epoch` the oldest epoch of the volume's life.
     kCopyOpen,
     kCopyRead,
-    kCopyWrite
+    kCopyWrite,
+    kCopySurvey  ///< `data` is a SurveyExtent for each extent from `first` on
 };
 
 /// A checked command, or this shard's part of it. One cache line, because threads pass it on.
@@ -56,7 +57,7 @@ struct ShardCommand {
     bool accept_older;     ///< reads: answer a doubtful block with its older version
     std::uint8_t of_port;  ///< private to the port that carries the command (shard_port.hpp)
     std::uint64_t sequence;
-    std::uint64_t floor;  ///< of the volume when it was checked
+    std::uint64_t floor;  ///< of the volume when it was checked; kCopyWrite: the donor's epoch
     std::byte* data;      ///< read: destination; write: source
     std::uint64_t tag;
     std::uint64_t room = ~0ull;  ///< blocks that may still be added to the drive's maps

@@ -257,6 +257,7 @@ void CommandPath::dispatch_vendor(ServedQueue& q, const Command& command, std::u
         command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapSet) &&
         command.opcode != static_cast<std::uint8_t>(AdminOpcode::kMapGet) &&
         command.opcode != static_cast<std::uint8_t>(nvme::CopyOpcode::kCopyRead) &&
+        command.opcode != static_cast<std::uint8_t>(nvme::CopyOpcode::kCopySurvey) &&
         command.opcode != static_cast<std::uint8_t>(nvme::kGrantAsk))
         return on_complete(tag, Status::kNamespaceWriteProtected, 0);
     std::span<std::byte> data;

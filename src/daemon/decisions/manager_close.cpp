@@ -1,0 +1,178 @@
+// manager_close.cpp: makes the replicas of a volume equal after its writer has ended. docs/array.md, rule 11.
+//
+// The end of an epoch has three changes of the volume: its record names no writer, in the same epoch (close_epoch()); its
+// replicas are made equal (reconcile.hpp); the next opening raises the epoch. So the drives refuse every write in between,
+// and keep the orders of the epoch's versions and tombstones until they are compared.
+//
+// That replicas are equal is known in memory only. A daemon that starts compares again: if nothing is unresolved, that is
+// one command a drive.
+#include "daemon/decisions/manager.hpp"
+
+#include <gnstor/base/log.hpp>
+
+#include <utility>
+
+namespace gnstor::daemon {
+namespace {
+
+/// Of an opening that waits for its volume; what is left is compared in the background.
+constexpr std::uint32_t kCommandsOfOpening = 4096;
+
+}  // namespace
+
+SsdCopyPort Manager::copy_port() const {
+    std::vector<SsdPort*> ports(records_.map.slot_count, nullptr);
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot) ports[drive.slot] = drive.port;
+    return {std::move(ports), records_.term, records_.map.version};
+}
+
+bool Manager::is_equal(const nvme::VolumeRecord& record) const {
+    if (record.geometry.replicas < 2) return true;
+    const auto live = live_.find(record.geometry.volume);
+    return record.writer == 0 && live != live_.end() && live->second.equal_epoch == record.epoch;
+}
+
+/// An SSD that has not taken the newest record of the volume, which is in force without it.
+const Manager::Drive* Manager::behind_in(nvme::VolumeId volume) const {
+    for (const Drive& drive : drives_)
+        if (drive.slot != kNoSlot && drive.behind.contains(volume)) return &drive;
+    return nullptr;
+}
+
+/// The removal of the writer, and the map, are in force, and every SSD has taken both.
+bool Manager::may_compare(const nvme::VolumeRecord& record) const {
+    const auto live = live_.find(record.geometry.volume);
+    return record.writer == 0 && (record.flags & nvme::kVolumeDeleting) == 0 &&
+           !records_.creating.contains(record.geometry.volume) && live != live_.end() &&
+           live->second.in_force && behind_in(record.geometry.volume) == nullptr &&
+           told_ == records_.map.version && superseded_.empty() && read_only_.empty() && !unsure_;
+}
+
+/// Compares one volume. kWaits also if its turn has not come.
+Reconcile::Step Manager::compare(nvme::VolumeId volume, std::uint32_t commands) {
+    const nvme::VolumeRecord& record = records_.volumes.at(volume);
+    if (!may_compare(record)) return Reconcile::Step::kWaits;
+    if (!reconcile_ || reconcile_->volume() != volume || reconcile_->epoch() != record.epoch ||
+        reconcile_->version() != records_.map.version)
+        reconcile_.emplace(records_.map, record);
+    SsdCopyPort port = copy_port();
+    for (std::uint32_t i = 0; i < commands; ++i) {
+        const Reconcile::Step step = reconcile_->step(port);
+        if (reconcile_->take_compared() && rebuild_) rebuild_->again(volume);
+        if (step == Reconcile::Step::kEqual) end_comparison();
+        if (step != Reconcile::Step::kWorked) return step;
+    }
+    return Reconcile::Step::kWorked;
+}
+
+void Manager::end_comparison() {
+    const nvme::VolumeId volume = reconcile_->volume();
+    const std::string name = records_.volumes.at(volume).name;
+    if (reconcile_->is_unsupported())
+        log_warn(
+            "volume '{}': the replicas were not compared after its last writer ended, because the firmware "
+            "of an "
+            "SSD does not know COPY SURVEY; update the nodes",
+            name);
+    if (reconcile_->blocks_put() != 0)
+        log_warn(
+            "volume '{}': its last writer ended within writes; {} blocks were copied to replicas that lacked "
+            "them",
+            name, reconcile_->blocks_put());
+    if (reconcile_->left() != 0)
+        log_error(
+            "volume '{}': {} ranges of {} blocks could not be made equal on all replicas: {}; write them "
+            "again",
+            name, reconcile_->left(), Reconcile::kRangeBlocks, nvme::status_name(reconcile_->left_refusal()));
+    live_[volume].equal_epoch = reconcile_->epoch();
+    to_compare_.erase(volume);
+    reconcile_.reset();
+}
+
+/// True: there is more to do at once.
+bool Manager::compare_some(std::uint32_t commands) {
+    for (std::size_t tries = to_compare_.size(); tries != 0 && commands != 0; --tries) {
+        auto next =
+            reconcile_ ? to_compare_.find(reconcile_->volume()) : to_compare_.upper_bound(compared_last_);
+        if (next == to_compare_.end()) next = to_compare_.begin();
+        const nvme::VolumeId volume = *next;
+        const auto record = records_.volumes.find(volume);
+        compared_last_ = volume;
+        if (record == records_.volumes.end() || record->second.writer != 0 || is_equal(record->second)) {
+            to_compare_.erase(next);
+            if (to_compare_.empty()) break;
+            continue;
+        }
+        const Reconcile::Step step = compare(volume, commands);
+        if (step != Reconcile::Step::kWaits) return true;
+        reconcile_.reset();  // others need not wait
+    }
+    return false;
+}
+
+bool Manager::copy_some(std::uint32_t commands) {
+    if (compare_some(commands)) return true;
+    return rebuild_some(commands);
+}
+
+/// Ends the last opening before the next one. A client that opens its volume again keeps it: until its lease ends no other
+/// one gets it, however long the comparison takes.
+Result<void> Manager::close_for(nvme::VolumeId volume, nvme::ClientId client, std::uint64_t now_ms) {
+    const bool own = records_.volumes.at(volume).writer == client;
+    Result<void> closed = close_epoch(volume, ~0ull);
+    if (own &&
+        records_.volumes.contains(volume)) {  // also if it is not known yet whether the change was stored
+        live_[volume].next_writer = client;
+        live_[volume].lease_end_ms = now_ms + options_.lease_ms;
+    }
+    return closed;
+}
+
+/// Before an opening for writing.
+Result<void> Manager::make_equal(nvme::VolumeId volume) {
+    if (is_equal(records_.volumes.at(volume))) return {};
+    if (!superseded_.empty()) return error(Errc::kState, "{}", superseded_);
+    if (!read_only_.empty()) return error(read_only_code_, "{}", read_only_);
+    to_compare_.insert(volume);
+    if (!live_[volume].in_force) {
+        Result<void> active = activate(volume);
+        if (!active.ok())
+            return pending_error(
+                fmt::format("the last change of volume '{}'", records_.volumes.at(volume).name),
+                active.error());
+    }
+    bool asked = false;
+    for (std::uint32_t sent = 0; sent < kCommandsOfOpening; ++sent) {
+        const Reconcile::Step step = compare(volume, 1);
+        if (step == Reconcile::Step::kEqual) return {};
+        if (step == Reconcile::Step::kWorked) continue;
+        // An SSD whose process was started again has neither map nor grant before it is asked.
+        if (std::exchange(asked, true)) break;
+        (void)activate_map().ok();
+    }
+    return unequal_error(records_.volumes.at(volume));
+}
+
+Error Manager::unequal_error(const nvme::VolumeRecord& record) const {
+    const std::string what = fmt::format(
+        "volume '{}' cannot be opened for writing yet: its last writer ended, and its replicas are compared "
+        "first",
+        record.name);
+    if (const Drive* behind = behind_in(record.geometry.volume); behind != nullptr)
+        return error(Errc::kBusy,
+                     "{}; the SSD of slot {} does not take part: {}; it is waited for until it answers or is "
+                     "out of the "
+                     "map; 'gnstor health' shows its state",
+                     what, behind->slot, behind->trouble.empty() ? "it does not answer" : behind->trouble);
+    if (!reconcile_ || reconcile_->volume() != record.geometry.volume)
+        return error(Errc::kBusy, "{}, once the array map is in force; ask again later", what);
+    if (nvme::ok(reconcile_->refusal())) return error(Errc::kBusy, "{}; ask again later", what);
+    return error(
+        Errc::kBusy,
+        "{}; the SSD of slot {} does not take part ({}): it is waited for until it answers or is out of the "
+        "map; 'gnstor health' shows its state",
+        what, reconcile_->waits_for(), nvme::status_name(reconcile_->refusal()));
+}
+
+}  // namespace gnstor::daemon
