@@ -1,5 +1,5 @@
 // health_commands.cpp: gnstor health: what is wrong with the array, what it means for data, and what to do;
-// gnstor df: how much it holds, and how much more fits.
+// gnstor df: how much it holds, how much more fits, and what volumes may hold.
 #include "cli/cli.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -62,15 +62,40 @@ std::uint64_t whole_mib(std::uint64_t bytes) {
     return bytes < 16 * kMiB ? bytes : bytes / kMiB * kMiB;
 }
 
-std::string describe_room(const json& capacity) {
-    if (capacity.at("room").empty())
-        return "how much more fits is unknown while an SSD does not answer: see 'gnstor health'\n";
-    std::string text = "data that fits until the first SSD is full:\n";
-    for (const json& room : capacity.at("room"))
+void add_room(std::string& text, const json& rooms) {
+    for (const json& room : rooms)
         text += fmt::format("  {:>10} in volumes of {}\n",
                             format_bytes(whole_mib(room.at("bytes").get<std::uint64_t>())),
                             counted(room.at("replicas").get<std::uint64_t>(), "replica"));
+}
+
+std::string describe_room(const json& capacity) {
+    std::string text;
+    if (capacity.at("usable").empty()) {
+        text += "how much the array takes is unknown while an SSD is missing: see 'gnstor health'\n";
+    } else {
+        text += "data that an empty array takes until its first SSD is full:\n";
+        add_room(text, capacity.at("usable"));
+    }
+    if (capacity.at("room").empty()) {
+        text += "how much more fits is unknown while an SSD does not answer: see 'gnstor health'\n";
+    } else {
+        text += "data that still fits:\n";
+        add_room(text, capacity.at("room"));
+    }
     return text;
+}
+
+std::string describe_volumes(const json& volumes) {
+    if (volumes.empty()) return {};
+    std::vector<std::vector<std::string>> rows;
+    for (const json& volume : volumes)
+        rows.push_back({volume.at("name").get<std::string>(),
+                        format_bytes(volume.at("capacity_bytes").get<std::uint64_t>()),
+                        volume.at("replicas").dump(),
+                        format_bytes(volume.at("byte_length").get<std::uint64_t>())});
+    return table({"VOLUME", "CAPACITY", "REPLICAS", "LENGTH"}, rows, {false, true, true, true}) +
+           "what each volume takes is unknown: SSDs count the blocks of all volumes together\n";
 }
 
 int df(const Context& c) {
@@ -83,7 +108,8 @@ int df(const Context& c) {
     c.out.text(table({"SLOT", "CAPACITY", "USED", "FREE", "USE"}, rows, {true, true, true, true, true}) +
                describe_room(*answer) +
                fmt::format("present volumes have room for {} in all (capacity times replicas)\n",
-                           format_bytes(answer->at("provisioned_bytes").get<std::uint64_t>())));
+                           format_bytes(answer->at("provisioned_bytes").get<std::uint64_t>())) +
+               describe_volumes(answer->at("volumes")));
     return kOk;
 }
 
@@ -95,9 +121,8 @@ void add_health_commands(CLI::App& app, Context& context) {
            "what is wrong with the array, what it means for data, and what to do; exits with 1 if "
            "there is a finding, also a warning")
         ->callback([&context] { context.action = [&context] { return health(context); }; });
-    app.add_subcommand("df", "how much the SSDs hold, and how much more data fits")->callback([&context] {
-        context.action = [&context] { return df(context); };
-    });
+    app.add_subcommand("df", "how much the SSDs hold, how much more data fits, and what volumes may hold")
+        ->callback([&context] { context.action = [&context] { return df(context); }; });
 }
 
 }  // namespace gnstor::cli

@@ -184,7 +184,7 @@ class Nodes(Programs):
         capacity = self.ask("df")
         self.assertGreaterEqual(capacity["used_bytes"], 2 * 2 * len(data))
         self.assertEqual([room["replicas"] for room in capacity["room"]], [1, 2, 3, 4])
-        self.cli("df", says="data that fits until the first SSD is full")
+        self.cli("df", says="data that still fits")
         count("kills")
 
     def test_down_names_what_a_killed_node_would_lose_by_a_restart_of_the_machine(self):

@@ -189,6 +189,10 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     send(200, "POST", "/v1/volumes/v/share", {{"client", 1}});
     send(200, "POST", "/v1/volumes/v/release", {{"client", 1}, {"epoch", epoch}, {"byte_length", 5000}});
     EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("byte_length"), 5000);
+    const json holds = send(200, "GET", "/v1/capacity").at("volumes");
+    ASSERT_EQ(holds.size(), 1u);
+    EXPECT_EQ(holds.at(0),
+              (json{{"name", "v"}, {"capacity_bytes", 1 << 20}, {"replicas", 2}, {"byte_length", 5000}}));
     send(403, "DELETE", "/v1/volumes/v?client=2");
     send(200, "DELETE", "/v1/volumes/v?client=1");
     send(404, "GET", "/v1/volumes/v");
@@ -201,6 +205,8 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     EXPECT_EQ(capacity.at("ssds").size(), 4u);
     EXPECT_EQ(capacity.at("used_bytes"), 4 * std::uint64_t{262'144 * 9 / 10} * 4096);
     EXPECT_EQ(capacity.at("room").size(), 4u);
+    EXPECT_EQ(capacity.at("usable").at(3), (json{{"replicas", 4}, {"bytes", std::uint64_t{262'144} * 4096}}));
+    EXPECT_EQ(capacity.at("volumes").size(), 0u);
     EXPECT_EQ(send(200, "GET", "/openapi.json"), document);
     const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
     for (const char* line :

@@ -42,7 +42,7 @@ ArrayInfo healthy() {
     }
     info.ssds.emplace_back().state = "spare";  // serves nothing, and need not
     for (const char* name : {"one", "two", "three"})
-        info.replicas.push_back({name, static_cast<std::uint32_t>(info.replicas.size() + 1)});
+        info.listed_volumes.push_back({name, static_cast<std::uint32_t>(info.listed_volumes.size() + 1)});
     info.volumes = 3;
     return info;
 }
@@ -82,13 +82,13 @@ TEST(Health, AnSsdThatDoesNotServeIsDownWithTheReasonAndItsVolumesAreNamed) {
     EXPECT_EQ(found(findings, "GNS_DEGRADED").details,
               (Codes{"volume 'two', 2 replicas", "volume 'three', 3 replicas"}));
     EXPECT_EQ(worst_of(findings), Severity::kError);
-    info.replicas.clear();
+    info.listed_volumes.clear();
     EXPECT_EQ(codes_of(info), Codes{"GNS_SLOT_DOWN"}) << "without volumes nothing is degraded";
 }
 
 TEST(Health, AnOlderCopyOfAStoreIsNamedAsSuchAndNotAsAnSsdThatIsDown) {
     ArrayInfo info = healthy();
-    info.replicas = {{"two", 2}};
+    info.listed_volumes = {{"two", 2}};
     info.ssds[2].serves = false;
     info.ssds[2].state = "stale";
     info.ssds[2].trouble = "the store is an older copy";
@@ -171,7 +171,7 @@ TEST(Health, AnSsdThatServesAndRefusedACommandIsNamedWithTheReason) {
 TEST(Health, AFindingOfVeryManyVolumesIsCutAndSaysHowManyAreLeftOut) {
     ArrayInfo info = healthy();
     info.ssds[1].serves = false;
-    info.replicas.assign(70'000, {"v", 2});
+    info.listed_volumes.assign(70'000, {"v", 2});
     const HealthFinding finding = found(health_of(info), "GNS_DEGRADED");
     EXPECT_EQ(finding.summary,
               "volumes that may have data with fewer replicas served than asked for: 70000 of 70000");

@@ -66,4 +66,29 @@ TEST(Room, EndsWithTheFirstFullSsdAndNeedsAsManySsdsAsReplicas) {
     for (const std::uint32_t replicas : {1u, 2u, 3u}) EXPECT_EQ(room_for(map, free_blocks, replicas), 0u);
 }
 
+TEST(Room, IsToldAsFarAsSsdsAreKnown) {
+    std::mt19937_64 random(23);
+    const placement::ArrayMap map = map_of(3, random, true);
+    ArrayInfo info;
+    for (std::uint32_t s = 0; s < 3; ++s) {
+        SsdInfo& ssd = info.ssds.emplace_back();
+        ssd.slot = s;
+        ssd.capacity_blocks = 1000;
+        ssd.used_blocks = 250;
+    }
+    info.ssds.emplace_back();  // a spare takes nothing yet
+    std::vector<Room> room = room_of(info, map);
+    ASSERT_EQ(room.size(), 3u);
+    EXPECT_EQ(room[2].usable, 1000u);
+    EXPECT_EQ(room[2].free, 750u);
+    EXPECT_GT(room[0].usable, 2800u);
+    info.ssds[1].used_blocks.reset();
+    room = room_of(info, map);
+    ASSERT_EQ(room.size(), 3u);
+    EXPECT_EQ(room[2].usable, 1000u);
+    EXPECT_EQ(room[2].free, std::nullopt) << "an SSD that does not answer may be full";
+    info.ssds[1].capacity_blocks = 0;
+    EXPECT_EQ(room_of(info, map)[2].usable, std::nullopt) << "an SSD that was not found may be of any size";
+}
+
 }  // namespace

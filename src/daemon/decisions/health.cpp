@@ -231,10 +231,10 @@ class Findings {
         if (std::ranges::all_of(info_.ssds, [](const auto& s) { return !fills_slot(s) || is_read(s); }))
             return;
         std::vector<std::string> unreadable, degraded;
-        for (const VolumeReplicas& volume : info_.replicas)
+        for (const VolumeInfo& volume : info_.listed_volumes)
             (may_lack_all_replicas(info_.ssds, volume.replicas) ? unreadable : degraded)
                 .push_back(fmt::format("volume '{}', {}", volume.name, counted(volume.replicas, "replica")));
-        const std::size_t all = info_.replicas.size();
+        const std::size_t all = info_.listed_volumes.size();
         if (!unreadable.empty())
             add(kUnreadable,
                 fmt::format("volumes that may have data of which no replica is served: {} of {}",

@@ -66,9 +66,13 @@ struct RebuildInfo {
     std::string refusal{};  ///< of the last command that failed; empty: none has
 };
 
-struct VolumeReplicas {
+struct VolumeInfo {
     std::string name;
     std::uint32_t replicas = 0;
+    nvme::VolumeId id = 0;
+    std::string owner_name{};
+    std::uint64_t capacity_blocks = 0;
+    std::uint64_t byte_length = 0;  ///< of its content, as its last writer recorded it
 };
 
 struct ClientInfo : client::ClientIdentity {
@@ -87,7 +91,7 @@ struct ArrayInfo {
     std::string read_only;   ///< why no change can be stored now; empty: changes can be stored
     std::string superseded;  ///< why this daemon may change nothing any more; empty: it may
     std::vector<SsdInfo> ssds;
-    std::vector<VolumeReplicas> replicas;  ///< of each volume that clients may see
+    std::vector<VolumeInfo> listed_volumes;  ///< those that clients may see, in order of VID
     std::optional<RebuildInfo> rebuild;
     std::vector<LeaseInfo> leases;
     std::vector<ClientInfo> clients;  ///< also the removed ones

@@ -83,7 +83,9 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
     for (const auto& [id, record] : records_.volumes) {
         const Live& live = live_.at(id);
         info.volumes += listed(record) ? 1 : 0;
-        if (listed(record)) info.replicas.push_back({record.name, record.geometry.replicas});
+        if (listed(record))
+            info.listed_volumes.push_back({record.name, record.geometry.replicas, id, record.owner_name,
+                                           record.geometry.capacity_blocks, record.byte_length});
         info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
         info.pending_changes += live.in_force ? 0 : 1;
         if (record.writer == 0) continue;

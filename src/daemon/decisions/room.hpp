@@ -6,6 +6,7 @@
 #include "daemon/decisions/inspector.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,14 @@ namespace gnstor::daemon {
 [[nodiscard]] std::uint64_t room_for(const placement::ArrayMap& map,
                                      std::span<const std::uint64_t> free_blocks, std::uint32_t replicas);
 
-/// The same for 1 replica, 2 replicas and so on, as many as there are SSDs. Empty: the use of an SSD of the map
-/// is not known.
-[[nodiscard]] std::vector<std::uint64_t> room_of(const ArrayInfo& info, const placement::ArrayMap& map);
+/// What fits into volumes of some number of replicas until the first SSD is full, in blocks.
+struct Room {
+    std::optional<std::uint64_t>
+        usable;  ///< in all, if nothing were stored; nullopt: an SSD's capacity is not known
+    std::optional<std::uint64_t> free;  ///< more than is stored; nullopt: the use of an SSD is not known
+};
+
+/// For 1 replica, 2 replicas and so on, as many as there are SSDs in the map.
+[[nodiscard]] std::vector<Room> room_of(const ArrayInfo& info, const placement::ArrayMap& map);
 
 }  // namespace gnstor::daemon

@@ -270,22 +270,35 @@ json to_json(const std::vector<HealthFinding>& findings) {
 }
 
 json capacity_to_json(const ArrayInfo& info, const placement::ArrayMap& map) {
-    json ssds = json::array(), room = json::array();
+    json ssds = json::array(), room = json::array(), usable = json::array(), volumes = json::array();
     std::uint64_t used = 0;
+    bool use_known = true;
     for (const SsdInfo& ssd : info.ssds) {
         if (ssd.slot == kSpareSlot) continue;
         json one{{"slot", ssd.slot}, {"serial", ssd.serial}, {"capacity_bytes", ssd.capacity_blocks * 4096}};
         if (ssd.used_blocks) one["used_bytes"] = *ssd.used_blocks * 4096;
         used += ssd.used_blocks.value_or(0);
+        use_known &= ssd.used_blocks.has_value();
         ssds.push_back(std::move(one));
     }
-    for (const std::uint64_t blocks : room_of(info, map))
-        room.push_back({{"replicas", room.size() + 1}, {"bytes", blocks * 4096}});
+    std::uint32_t replicas = 0;
+    for (const Room& one : room_of(info, map)) {
+        ++replicas;
+        if (one.usable) usable.push_back({{"replicas", replicas}, {"bytes", *one.usable * 4096}});
+        if (one.free) room.push_back({{"replicas", replicas}, {"bytes", *one.free * 4096}});
+    }
+    for (const VolumeInfo& volume : info.listed_volumes)
+        volumes.push_back({{"name", volume.name},
+                           {"capacity_bytes", volume.capacity_blocks * 4096},
+                           {"replicas", volume.replicas},
+                           {"byte_length", volume.byte_length}});
     json out{{"ssds", ssds},
              {"capacity_bytes", info.capacity_blocks * 4096},
              {"provisioned_bytes", info.provisioned_blocks * 4096},
-             {"room", room}};
-    if (!room.empty()) out["used_bytes"] = used * 4096;
+             {"usable", usable},
+             {"room", room},
+             {"volumes", volumes}};
+    if (use_known) out["used_bytes"] = used * 4096;
     return out;
 }
 
