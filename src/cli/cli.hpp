@@ -49,6 +49,7 @@ void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
 void add_gateway_command(CLI::App& app, Context& context);  ///< gateway host ...
 void add_health_commands(CLI::App& app, Context& context);  ///< health, df
+void add_events_command(CLI::App& app, Context& context);   ///< events
 
 void add_down_command(CLI::App& app, Context& context);     ///< down
 void add_check_commands(CLI::App& ssd, Context& context);   ///< of `ssd`: check, recover

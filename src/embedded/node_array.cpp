@@ -347,6 +347,10 @@ std::optional<daemon::ClientInfo> NodeArray::client_of(nvme::ClientId client) {
     return impl_->daemon->client_of(client);
 }
 
+daemon::EventPage NodeArray::events_since(std::uint64_t number) {
+    return impl_->daemon->events_since(number);
+}
+
 daemon::ArrayInfo NodeArray::inspect() {
     daemon::ArrayInfo info = impl_->daemon->inspect();
     const std::scoped_lock lock(impl_->mutex);

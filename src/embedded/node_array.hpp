@@ -69,6 +69,7 @@ class NodeArray final : public daemon::Inspector {
     /// Includes the nodes' health: SSDs of a node that does not answer are marked as in trouble.
     daemon::ArrayInfo inspect() override;
     std::optional<daemon::ClientInfo> client_of(nvme::ClientId client) override;
+    daemon::EventPage events_since(std::uint64_t number) override;
     [[nodiscard]] const std::string& address() const;
 
   private:

@@ -111,6 +111,17 @@ class ApiTest : public ::testing::Test {
         while (control->copy_some(16)) {
         }
         EXPECT_FALSE(send(200, "GET", "/v1/status").contains("rebuild"));
+        std::set<std::string> happened;
+        const json page = send(200, "GET", "/v1/events");
+        for (const json& event : page.at("events"))
+            happened.insert(event.at("code").get<std::string>() + " " + event.value("volume", "") +
+                            event.value("client", "") + event.value("health", "") +
+                            (event.contains("slot") ? event.at("slot").dump() : ""));
+        for (const char* one :
+             {"SSD_REPLACED 2", "SSD_FILLED 2", "VOLUME_CREATED valice", "VOLUME_DELETED valice",
+              "CLIENT_ADDED bob", "CLIENT_REMOVED carol", "CLIENT_ROTATED carol",
+              "HEALTH_FOUND GNS_REBUILDING", "HEALTH_GONE GNS_REBUILDING"})
+            EXPECT_TRUE(happened.contains(one)) << one;
     }
 
     ModelArray array{4};
@@ -207,6 +218,14 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     EXPECT_EQ(capacity.at("room").size(), 4u);
     EXPECT_EQ(capacity.at("usable").at(3), (json{{"replicas", 4}, {"bytes", std::uint64_t{262'144} * 4096}}));
     EXPECT_EQ(capacity.at("volumes").size(), 0u);
+    const json events = send(200, "GET", "/v1/events");
+    EXPECT_EQ(events.at("first"), 1);
+    EXPECT_EQ(events.at("events").at(0).at("code"), "DAEMON_STARTED");
+    EXPECT_EQ(events.at("last"), events.at("events").size());
+    const std::string newest = std::to_string(events.at("last").get<int>() - 1);
+    EXPECT_EQ(send(200, "GET", "/v1/events?since=" + newest).at("events").size(), 1u);
+    for (const char* bad : {"since=-1", "since=", "since=x", "since=1&since=2", "until=3"})
+        send(400, "GET", std::string("/v1/events?") + bad);
     EXPECT_EQ(send(200, "GET", "/openapi.json"), document);
     const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
     for (const char* line :

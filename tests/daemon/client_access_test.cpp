@@ -90,6 +90,7 @@ std::vector<Row> rows() {
         {"getStatus", get("/v1/status"), 200, 200},
         {"getArrayHealth", get("/v1/health"), 403, 403},
         {"getCapacity", get("/v1/capacity"), 403, 403},
+        {"listEvents", get("/v1/events?since=1"), 403, 403},
         {"getHealth", get("/healthz"), 200, 200},
         {"getMetrics", get("/metrics"), 403, 403},
         {"getOpenApi", get("/openapi.json"), 200, 200},

@@ -79,7 +79,7 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     {"GNS_FULL", Severity::kError,
      "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
      "and deleted.",
-     "Delete volumes or objects, or trim blocks that are not needed."},
+     "Delete volumes or objects, or trim blocks that are not needed.", true},
     // kSlotOut
     {"GNS_SLOT_OUT", Severity::kWarning,
      "Reads and writes go on without this SSD, and creations and deletions do not wait for it. What is "
@@ -119,17 +119,18 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
     // kNearFull
     {"GNS_NEARFULL", Severity::kWarning,
      "Writes succeed. Garbage collection makes them slower, the fuller the SSD is.",
-     "Delete volumes or objects, or trim blocks that are not needed."},
+     "Delete volumes or objects, or trim blocks that are not needed.", true},
     // kSpareLow
     {"GNS_SPARE_LOW", Severity::kWarning,
      "The SSD has taken so many erase units out of use that it soon cannot hold its capacity.",
-     "Copy the volumes to another array, and replace the SSD."},
+     "Copy the volumes to another array, and replace the SSD.", true},
     // kMediaErrors
     {"GNS_MEDIA_ERRORS", Severity::kWarning,
      "Blocks on these pages are read from other replicas. Without another replica their reads fail "
      "with Unrecovered Read Error, until they are written again.",
      "Write the blocks again, for instance by putting the object again; 'gnstor ssd check' of the "
-     "stopped SSD's store tells how much is damaged. The finding ends when the SSD is opened again."},
+     "stopped SSD's store tells how much is damaged. The finding ends when the SSD is opened again.",
+     true},
 }};
 
 std::string slot_name(const SsdInfo& ssd) {

@@ -22,6 +22,8 @@ struct HealthCode {
     Severity severity;
     std::string_view meaning;  ///< for data and its users, as sentences
     std::string_view action;   ///< what an operator does, as sentences
+    /// It comes from what SSDs say of themselves (SsdReadings), so it is known only after they were asked.
+    bool from_readings = false;
 };
 
 struct HealthFinding {

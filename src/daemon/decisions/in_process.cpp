@@ -17,12 +17,20 @@ constexpr std::chrono::milliseconds kCopyBurst{20};
 constexpr std::uint32_t kCopyCommands = 4;
 constexpr std::chrono::microseconds kCopyPause{500};
 
+/// How often SSDs that serve are asked for their readings to find events, whether anybody inspects the array or not.
+constexpr std::uint64_t kReadingsEveryMs = 60'000;
+
 }  // namespace
 
 std::uint64_t boottime_ms() {
     timespec t{};
     ::clock_gettime(CLOCK_BOOTTIME, &t);
     return static_cast<std::uint64_t>(t.tv_sec) * 1000 + static_cast<std::uint64_t>(t.tv_nsec) / 1'000'000;
+}
+
+std::uint64_t unix_ms() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
 }
 
 struct InProcessControlPlane::Impl {
@@ -32,8 +40,10 @@ struct InProcessControlPlane::Impl {
     std::unique_ptr<Manager> manager;
     bool suspended = false;
     bool stopping = false;
-    std::string told;              // the trouble logged last: why no change can be stored
-    std::condition_variable wake;  // wakes the ticking thread
+    EventRecorder events;
+    std::uint64_t readings_ms = 0;  // when SSDs were last asked for events
+    std::string told;               // the trouble logged last: why no change can be stored
+    std::condition_variable wake;   // wakes the ticking thread
     std::thread ticker;
 
     [[nodiscard]] std::uint64_t now() const { return options.now_ms(); }
@@ -46,8 +56,36 @@ struct InProcessControlPlane::Impl {
         return work(*manager);
     }
 
+    /// The same for what may change the array.
+    template <class Work>
+    auto change(Work work) -> decltype(work(*manager)) {
+        return with([&](Manager& m) {
+            auto done = work(m);
+            events.observe(m.info(now()), Observed::kCall, false, options.wall_ms());
+            return done;
+        });
+    }
+
+    /// Asks an SSD that may answer.
+    void read(SsdInfo& ssd) const {
+        if (options.ssd_readings && ssd.slot != kSpareSlot && ssd.state != "missing" && ssd.state != "stale")
+            static_cast<SsdReadings&>(ssd) = options.ssd_readings(ssd);
+    }
+
+    void observe_tick() {
+        ArrayInfo info = manager->info(now());
+        const bool asks = now() - readings_ms >= kReadingsEveryMs;
+        if (asks) {
+            readings_ms = now();
+            for (SsdInfo& ssd : info.ssds)
+                if (ssd.serves) read(ssd);  // a silent one would cost its deadline
+        }
+        events.observe(info, Observed::kTick, asks, options.wall_ms());
+    }
+
     TickReport tick() {
         const TickReport report = manager->tick(now());
+        observe_tick();
         std::string trouble = manager->read_only();
         if (trouble != told) {
             if (trouble.empty())
@@ -92,6 +130,8 @@ Result<std::unique_ptr<InProcessControlPlane>> InProcessControlPlane::start(
             std::min(impl->options.tick, std::chrono::milliseconds(std::max(1u, grant_ms / 6)));
     GN_ASSIGN(impl->manager,
               Manager::start(*impl->store, std::move(ports), impl->options.manager, impl->now()));
+    impl->readings_ms = impl->now();
+    impl->events.observe(impl->manager->info(impl->now()), Observed::kTick, false, impl->options.wall_ms());
     if (impl->told = impl->manager->read_only(); !impl->told.empty()) log_error("{}", impl->told);
     if (impl->options.tick.count() > 0) impl->ticker = std::thread([raw = impl.get()] { raw->run_ticker(); });
     return std::unique_ptr<InProcessControlPlane>(new InProcessControlPlane(std::move(impl)));
@@ -107,19 +147,19 @@ InProcessControlPlane::~InProcessControlPlane() {
 }
 
 Result<client::ClientIdentity> InProcessControlPlane::register_client(const std::string& name) {
-    return impl_->with([&](Manager& m) { return m.register_client(name); });
+    return impl_->change([&](Manager& m) { return m.register_client(name); });
 }
 
 Result<client::ClientAccess> InProcessControlPlane::add_client(const std::string& name) {
-    return impl_->with([&](Manager& m) { return m.add_client(name); });
+    return impl_->change([&](Manager& m) { return m.add_client(name); });
 }
 
 Result<client::ClientAccess> InProcessControlPlane::rotate_client(const std::string& name) {
-    return impl_->with([&](Manager& m) { return m.rotate_client(name, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.rotate_client(name, impl_->now()); });
 }
 
 Result<void> InProcessControlPlane::remove_client(const std::string& name) {
-    return impl_->with([&](Manager& m) { return m.remove_client(name, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.remove_client(name, impl_->now()); });
 }
 
 Result<std::vector<client::SsdKeys>> InProcessControlPlane::ssd_keys(nvme::ClientId client) {
@@ -137,13 +177,13 @@ Result<client::ArrayView> InProcessControlPlane::array() {
 
 Result<nvme::VolumeRecord> InProcessControlPlane::create_volume(nvme::ClientId client,
                                                                 const client::CreateVolume& request) {
-    return impl_->with([&](Manager& m) { return m.create_volume(client, request); });
+    return impl_->change([&](Manager& m) { return m.create_volume(client, request); });
 }
 
 Result<client::OpenedVolume> InProcessControlPlane::open_volume(nvme::ClientId client,
                                                                 const std::string& name,
                                                                 client::OpenMode mode) {
-    return impl_->with([&](Manager& m) { return m.open_volume(client, name, mode, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.open_volume(client, name, mode, impl_->now()); });
 }
 
 Result<std::uint64_t> InProcessControlPlane::renew_lease(nvme::ClientId client, nvme::VolumeId volume,
@@ -153,7 +193,7 @@ Result<std::uint64_t> InProcessControlPlane::renew_lease(nvme::ClientId client, 
 
 Result<void> InProcessControlPlane::release_volume(nvme::ClientId client, nvme::VolumeId volume,
                                                    nvme::Epoch epoch, std::uint64_t byte_length) {
-    return impl_->with([&](Manager& m) { return m.release_volume(client, volume, epoch, byte_length); });
+    return impl_->change([&](Manager& m) { return m.release_volume(client, volume, epoch, byte_length); });
 }
 
 Result<void> InProcessControlPlane::share_volume(nvme::ClientId owner, const std::string& name,
@@ -162,7 +202,7 @@ Result<void> InProcessControlPlane::share_volume(nvme::ClientId owner, const std
 }
 
 Result<void> InProcessControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
-    return impl_->with([&](Manager& m) { return m.delete_volume(owner, name, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.delete_volume(owner, name, impl_->now()); });
 }
 
 Result<std::vector<nvme::VolumeRecord>> InProcessControlPlane::list_volumes() {
@@ -174,11 +214,11 @@ Result<void> InProcessControlPlane::check_none_missing(const std::string& refuse
 }
 
 Result<void> InProcessControlPlane::replace_ssd(std::uint32_t slot) {
-    return impl_->with([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
 }
 
 Result<void> InProcessControlPlane::add_spare(SsdPort& port) {
-    return impl_->with([&](Manager& m) { return m.add_spare(port, impl_->now()); });
+    return impl_->change([&](Manager& m) { return m.add_spare(port, impl_->now()); });
 }
 
 bool InProcessControlPlane::copy_some(std::uint32_t commands) {
@@ -189,13 +229,16 @@ bool InProcessControlPlane::copy_some(std::uint32_t commands) {
 ArrayInfo InProcessControlPlane::inspect() {
     const std::scoped_lock lock(impl_->mutex);
     ArrayInfo info = impl_->manager->info(impl_->now());
-    if (impl_->options.ssd_readings)
-        for (SsdInfo& ssd : info.ssds)
-            if (ssd.slot != kSpareSlot && ssd.state != "missing" && ssd.state != "stale")
-                static_cast<SsdReadings&>(ssd) = impl_->options.ssd_readings(ssd);
+    for (SsdInfo& ssd : info.ssds) impl_->read(ssd);
     if (impl_->options.ssd_firmware)
         for (SsdInfo& ssd : info.ssds) ssd.firmware = impl_->options.ssd_firmware(ssd);
+    if (!impl_->suspended) impl_->events.observe(info, Observed::kCall, true, impl_->options.wall_ms());
     return info;
+}
+
+EventPage InProcessControlPlane::events_since(std::uint64_t number) {
+    const std::scoped_lock lock(impl_->mutex);
+    return impl_->events.since(number);
 }
 
 TickReport InProcessControlPlane::tick() {

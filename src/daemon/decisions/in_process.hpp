@@ -2,11 +2,13 @@
 //
 // All functions may be called from any thread. Drives are called with the mutex held, so one change runs at a
 // time. Each call to a drive is bounded, and so is the wait for the mutex. The optional thread ends leases
-// and retries pending changes.
+// and retries pending changes. What changes becomes events (events.hpp): the array is looked at after each call
+// that may change it, after each tick, and when somebody inspects it.
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>
 
+#include "daemon/decisions/events.hpp"
 #include "daemon/decisions/inspector.hpp"
 #include "daemon/decisions/manager.hpp"
 
@@ -21,11 +23,14 @@ namespace gnstor::daemon {
 
 /// Milliseconds of a clock that includes suspended time and never goes back.
 [[nodiscard]] std::uint64_t boottime_ms();
+/// Milliseconds since 1970, by the system's clock, which may be set.
+[[nodiscard]] std::uint64_t unix_ms();
 
 struct InProcessOptions {
     ManagerOptions manager;
     std::function<std::uint64_t()> now_ms = boottime_ms;
-    std::chrono::milliseconds tick{1000};  ///< 0: no thread, the owner calls tick()
+    std::function<std::uint64_t()> wall_ms = unix_ms;  ///< the times of events
+    std::chrono::milliseconds tick{1000};              ///< 0: no thread, the owner calls tick()
     /// Asks the drive in a slot; may be empty. Called with the mutex held.
     std::function<SsdReadings(const SsdInfo& ssd)> ssd_readings;
     /// Version of the program that serves a drive; may be empty. Called with the mutex held.
@@ -58,6 +63,7 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
     Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
     ArrayInfo inspect() override;
+    EventPage events_since(std::uint64_t number) override;
     std::optional<ClientInfo> client_of(nvme::ClientId client) override;
     /// Manager::check_none_missing().
     Result<void> check_none_missing(const std::string& refused);

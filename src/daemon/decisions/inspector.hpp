@@ -8,6 +8,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -98,6 +99,23 @@ struct ArrayInfo {
     std::vector<std::string> warnings;
 };
 
+/// Something that happened to the array (events.hpp).
+struct Event {
+    std::uint64_t number = 0;
+    std::uint64_t time_ms = 0;  ///< since 1970
+    std::string_view code{};    ///< of event::k...
+    std::optional<std::uint32_t> slot{};
+    std::string volume{}, client{}, health{};  ///< names, and a code of health; empty: not about one
+    std::string text{};                        ///< a sentence
+};
+
+struct EventPage {
+    std::vector<Event> events;     ///< oldest first
+    std::uint64_t first = 0;       ///< number of the oldest event that is kept; 0: none
+    std::uint64_t last = 0;        ///< number of the newest event
+    std::uint64_t started_ms = 0;  ///< when gnstord started, since 1970: numbers begin at 1 then
+};
+
 class Inspector {
   public:
     virtual ~Inspector() = default;
@@ -105,6 +123,8 @@ class Inspector {
     virtual ArrayInfo inspect() = 0;
     /// nullopt: there is no such client, or it was removed. Any thread; may block for a bounded time.
     virtual std::optional<ClientInfo> client_of(nvme::ClientId /*client*/) { return std::nullopt; }
+    /// Events with a higher number (EventRing::since). Any thread.
+    virtual EventPage events_since(std::uint64_t /*number*/) { return {}; }
 };
 
 [[nodiscard]] std::string uuid_text(const std::uint8_t (&uuid)[16]);

@@ -231,6 +231,11 @@ void Api::Impl::add_array_operations() {
         GN_ASSIGN(const client::ArrayView view, control.array());
         return capacity_to_json(inspector.inspect(), view.map);
     });
+    routes.add("listEvents", [this](const Call& call) -> Result<json> {
+        const auto since = call.parameters.find("since");
+        return to_json(
+            inspector.events_since(since == call.parameters.end() ? 0 : std::stoull(since->second)));
+    });
     routes.add("getHealth", [](const Call&) -> Result<json> { return json{{"status", "ok"}}; });
     routes.add("getMetrics", [this](const Call&) -> Result<json> {
         return json(prometheus_text(inspector.inspect(), routes.counts()));

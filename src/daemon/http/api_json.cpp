@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
+#include <utility>
 
 namespace gnstor::daemon {
 namespace {
@@ -56,6 +58,15 @@ auto guarded(Read read) -> decltype(read()) {
     } catch (const json::exception& e) {
         return error(Errc::kCorrupt, "what answers is not gnstord: {}", e.what());
     }
+}
+
+/// In UTC, with milliseconds. `ms`: since 1970.
+std::string rfc3339(std::uint64_t ms) {
+    const auto seconds = static_cast<std::time_t>(ms / 1000);
+    std::tm t{};
+    ::gmtime_r(&seconds, &t);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", t.tm_year + 1900, t.tm_mon + 1,
+                       t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, ms % 1000);
 }
 
 }  // namespace
@@ -267,6 +278,25 @@ json to_json(const std::vector<HealthFinding>& findings) {
                         {"action", finding.code->action},
                         {"details", finding.details}});
     return json{{"status", name_of(worst_of(findings))}, {"findings", list}};
+}
+
+json to_json(const EventPage& page) {
+    json events = json::array();
+    for (const Event& event : page.events) {
+        json one{{"number", event.number},
+                 {"time", rfc3339(event.time_ms)},
+                 {"code", event.code},
+                 {"text", event.text}};
+        if (event.slot) one["slot"] = *event.slot;
+        for (const auto& [key, name] :
+             {std::pair{"volume", &event.volume}, {"client", &event.client}, {"health", &event.health}})
+            if (!name->empty()) one[key] = *name;
+        events.push_back(std::move(one));
+    }
+    return json{{"events", events},
+                {"first", page.first},
+                {"last", page.last},
+                {"started", rfc3339(page.started_ms)}};
 }
 
 json capacity_to_json(const ArrayInfo& info, const placement::ArrayMap& map) {

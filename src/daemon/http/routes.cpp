@@ -134,6 +134,7 @@ Result<void> Routes::read_parameters(const Operation& operation, std::string_vie
     }
     for (const json& parameter : known) {
         const auto given = call.parameters.find(parameter.at("name").get<std::string>());
+        if (given == call.parameters.end() && !parameter.at("required").get<bool>()) continue;
         if (given == call.parameters.end())
             return error(Errc::kInvalidArgument, "the query parameter '{}' is missing",
                          parameter.at("name").get<std::string>());
