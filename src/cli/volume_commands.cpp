@@ -1,4 +1,4 @@
-// volume_commands.cpp: gnstor volume create|list|show|share|release|delete.
+// volume_commands.cpp: gnstor volume create|list|show|share|unshare|release|delete.
 #include "cli/cli.hpp"
 
 #include <gnstor/base/units.hpp>
@@ -16,6 +16,15 @@ struct VolumeOptions {
     bool any_writer = false;
 };
 
+/// Those that may read the volume, besides its owner.
+std::string readers_of(const nvme::VolumeRecord& r) {
+    if ((r.flags & nvme::kVolumeWorldReadable) != 0) return "everybody";
+    std::string readers;
+    for (std::uint32_t i = 0; i < r.reader_count; ++i)
+        readers += fmt::format("{}{}", i == 0 ? "clients " : ", ", r.readers[i]);
+    return readers;
+}
+
 std::string describe(const nvme::VolumeRecord& r) {
     std::string text = fmt::format(
         "{} (VID {})\n  capacity   {} ({} bytes), length {} bytes\n  placement  {} replicas, chunks of {}\n",
@@ -25,10 +34,7 @@ std::string describe(const nvme::VolumeRecord& r) {
     text += fmt::format("  owner      {} (client {})\n  epoch      {}, {}\n", r.owner_name, r.owner, r.epoch,
                         r.writer == 0 ? std::string("not open for writing")
                                       : fmt::format("open for writing by client {}", r.writer));
-    std::string readers;
-    for (std::uint32_t i = 0; i < r.reader_count; ++i)
-        readers += fmt::format("{}{}", i == 0 ? "clients " : ", ", r.readers[i]);
-    if ((r.flags & nvme::kVolumeWorldReadable) != 0) readers = "everybody";
+    const std::string readers = readers_of(r);
     text += fmt::format("  readers    {}\n  writers    {}\n", readers.empty() ? "the owner" : readers,
                         (r.flags & nvme::kVolumeAnyWriter) != 0 ? "any client, one at a time" : "the owner");
     return text;
@@ -112,6 +118,31 @@ Result<int> share(const Context& c, const VolumeOptions& o) {
     return kOk;
 }
 
+/// Also one that was removed: it may be let in again.
+Result<nvme::ClientId> client_named(daemon::HttpControlPlane& control, const std::string& name) {
+    GN_ASSIGN(const json answer, control.get("/v1/clients"));
+    for (const json& client : answer.at("clients"))
+        if (client.at("name") == name) return client.at("id").get<nvme::ClientId>();
+    return error(Errc::kNotFound, "there is no client '{}'; 'gnstor client list' lists the clients", name);
+}
+
+Result<int> unshare(const Context& c, const VolumeOptions& o) {
+    auto control = c.control();
+    GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
+    nvme::ClientId reader = 0;
+    if (!o.with.empty()) {
+        GN_ASSIGN(reader, client_named(control, o.with));
+    }
+    GN_TRY(control.unshare_volume(me.id, o.name, reader));
+    GN_ASSIGN(const nvme::VolumeRecord record, find(control, o.name));
+    c.out.document(daemon::to_json(record));
+    const std::string readers = readers_of(record);
+    c.out.text(fmt::format("volume '{}' is no longer shared with {}; it can be read by its owner{}\n", o.name,
+                           o.with.empty() ? "everybody" : "'" + o.with + "'",
+                           readers.empty() ? "" : " and " + readers));
+    return kOk;
+}
+
 Result<int> release(const Context& c, const VolumeOptions& o) {
     auto control = c.control();
     GN_ASSIGN(const client::ClientIdentity me, control.register_client(c.as));
@@ -178,6 +209,8 @@ void add_volume_commands(CLI::App& app, Context& context) {
     add("show", "show a volume", show);
     add("share", "let other clients read a volume", share)
         ->add_option("--with", o->with, "client that may read the volume; default: all clients");
+    add("unshare", "end that a client may read a volume; without CLIENT, that all clients may", unshare)
+        ->add_option("CLIENT", o->with, "client that may not read the volume any more");
     add("release", "end the writing of the client of --as, and close its epoch", release);
     add("delete", "delete a volume and its data", remove);
 }

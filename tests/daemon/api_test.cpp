@@ -198,6 +198,16 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     send(404, "POST", "/v1/volumes/v/renew", {{"client", 1}, {"epoch", epoch}, {"volume", 77}});
     send(200, "POST", "/v1/volumes/v/share", {{"client", 1}, {"reader", 2}});
     send(200, "POST", "/v1/volumes/v/share", {{"client", 1}});
+    EXPECT_EQ(send(409, "POST", "/v1/volumes/v/unshare", {{"client", 1}}).at("error").at("code"), "state")
+        << "any client may write it";
+    send(201, "POST", "/v1/volumes", {{"client", 1}, {"name", "own"}, {"capacity_bytes", 4096}});
+    send(200, "POST", "/v1/volumes/own/share", {{"client", 1}, {"reader", 2}});
+    EXPECT_EQ(send(200, "GET", "/v1/volumes/own").at("readers").size(), 1u);
+    send(403, "POST", "/v1/volumes/own/unshare", {{"client", 2}, {"reader", 2}});
+    send(404, "POST", "/v1/volumes/nix/unshare", {{"client", 1}, {"reader", 2}});
+    send(200, "POST", "/v1/volumes/own/unshare", {{"client", 1}, {"reader", 2}});
+    EXPECT_EQ(send(200, "GET", "/v1/volumes/own").at("readers").size(), 0u);
+    send(200, "DELETE", "/v1/volumes/own?client=1");
     send(200, "POST", "/v1/volumes/v/release", {{"client", 1}, {"epoch", epoch}, {"byte_length", 5000}});
     EXPECT_EQ(send(200, "GET", "/v1/volumes/v").at("byte_length"), 5000);
     const json holds = send(200, "GET", "/v1/capacity").at("volumes");
@@ -230,7 +240,7 @@ TEST_F(ApiTest, EveryOperationAnswersAsDeclaredThroughTheLifeOfAVolume) {
     const std::string metrics = send(200, "GET", "/metrics").get<std::string>();
     for (const char* line :
          {"gnstor_ssd_reads_total{slot=\"2\"", "# HELP gnstor_ssd_reads_total Read commands",
-          "gnstor_http_requests_total{route=\"/v1/volumes\",method=\"POST\",code=\"201\"} 1",
+          "gnstor_http_requests_total{route=\"/v1/volumes\",method=\"POST\",code=\"201\"} 2",
           "process_cpu_seconds_total", "gnstor_volumes 0", "gnstor_ssd_used_bytes{slot=\"1\"",
           "gnstor_health{code=\"GNS_NEARFULL\",severity=\"warning\"} 1",
           "gnstor_health{code=\"GNS_FULL\",severity=\"error\"} 0"})
@@ -271,7 +281,8 @@ TEST_F(ApiTest, EveryFieldOfEveryBodyIsCheckedAgainstTheDocument) {
         {"/v1/volumes/v/open", {{"client", 1}, {"mode", "read"}}},
         {"/v1/volumes/v/renew", {{"client", 1}, {"epoch", 1}, {"volume", 1}}},
         {"/v1/volumes/v/release", {{"client", 1}, {"epoch", 1}, {"byte_length", 1}, {"volume", 1}}},
-        {"/v1/volumes/v/share", {{"client", 1}, {"reader", 2}}}};
+        {"/v1/volumes/v/share", {{"client", 1}, {"reader", 2}}},
+        {"/v1/volumes/v/unshare", {{"client", 1}, {"reader", 2}}}};
     const std::vector<json> wrong = {
         nullptr, -1, 1.5, 1e300, "", json::array(), json::object(), std::string(70000 / 100, 'x'), true};
     for (const auto& [target, body] : good) {

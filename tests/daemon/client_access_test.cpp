@@ -77,6 +77,7 @@ std::vector<Row> rows() {
         {"renewLease", post("/v1/volumes/hers/renew", {{"client", 1}, {"epoch", 2}}), 200, 403},
         {"releaseVolume", post("/v1/volumes/hers/release", {{"client", 1}, {"epoch", 2}}), 200, 403},
         {"shareVolume", post("/v1/volumes/hers/share", {{"client", 1}}), 200, 403},
+        {"unshareVolume", post("/v1/volumes/hers/unshare", {{"client", 1}}), 200, 403},
         {"deleteVolume", {"DELETE", "/v1/volumes/hers?client=1", "", ""}, 200, 403},
         {"listClients", get("/v1/clients"), 200, 200},
         {"registerClient", post("/v1/clients", {{"name", "alice"}}), 200, 403},
@@ -151,6 +152,7 @@ TEST_F(ClientAccessTest, AClientSeesTheVolumesThatItMayReadAndTheirLeases) {
     EXPECT_EQ(taken.find("bob"), std::string::npos) << "whose it is, is not hers to know: " << taken;
     EXPECT_EQ(as_hers("POST", "/v1/volumes/his/open", {{"mode", "read"}}).status, 404);
     EXPECT_EQ(as_hers("POST", "/v1/volumes/his/share", json::object()).status, 404);
+    EXPECT_EQ(as_hers("POST", "/v1/volumes/his/unshare", json::object()).status, 404);
     EXPECT_EQ(ask({"DELETE", "/v1/volumes/his?client=1", "", ""}, alice).status, 404);
     const json status = body({"GET", "/v1/status", "", ""}, alice);
     ASSERT_EQ(status.at("leases").size(), 1u);

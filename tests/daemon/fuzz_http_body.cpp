@@ -28,9 +28,9 @@ struct World {
     }
 };
 
-constexpr const char* kTargets[] = {
-    "/v1/volumes",         "/v1/volumes/v/open", "/v1/volumes/v/renew", "/v1/volumes/v/release",
-    "/v1/volumes/v/share", "/v1/clients",        "/v1/volumes/v",       ""};
+constexpr const char* kTargets[] = {"/v1/volumes",           "/v1/volumes/v/open",  "/v1/volumes/v/renew",
+                                    "/v1/volumes/v/release", "/v1/volumes/v/share", "/v1/volumes/v/unshare",
+                                    "/v1/clients",           "/v1/volumes/v",       ""};
 constexpr const char* kMethods[] = {"POST", "GET", "DELETE", "PUT"};
 
 }  // namespace

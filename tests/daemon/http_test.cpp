@@ -31,6 +31,9 @@ TEST_F(HttpTest, TheClientSeesWhatTheDaemonKnowsToTheByte) {
     EXPECT_EQ(opened->lease_ms, 300'000u);
     EXPECT_TRUE(http->renew_lease(alice->id, opened->record.geometry.volume, opened->record.epoch).ok());
     EXPECT_TRUE(http->share_volume(alice->id, "v", http->register_client("bob")->id).ok());
+    EXPECT_EQ(http->unshare_volume(alice->id, "v", http->register_client("bob")->id).error().code,
+              Errc::kState)
+        << "any client may write it, so bob reads it all the same";
     EXPECT_TRUE(
         client()->release_volume(alice->id, opened->record.geometry.volume, opened->record.epoch, 777).ok());
     const auto listed = http->list_volumes();

@@ -212,6 +212,67 @@ TEST_F(ManagerTest, SharingAllowsReadingOnly) {
     expect_error(manager->delete_volume(c, "v", now), Errc::kPermission, "owner");
 }
 
+TEST_F(ManagerTest, ASharingThatHasEndedLetsNobodyReadOnAnySsd) {
+    const auto a = client("alice"), b = client("bob"), c = client("carol"), d = client("dave");
+    ASSERT_TRUE(create(a, "v").ok());
+    for (const nvme::ClientId reader : {b, c, d}) ASSERT_TRUE(manager->share_volume(a, "v", reader).ok());
+    expect_error(manager->unshare_volume(b, "v", c), Errc::kPermission, "only the owner");
+    expect_error(manager->unshare_volume(a, "w", c), Errc::kNotFound, "no volume 'w'");
+    expect_error(manager->unshare_volume(a, "v", 99), Errc::kNotFound, "not registered");
+    expect_error(manager->unshare_volume(a, "v", a), Errc::kInvalidArgument, "owns volume");
+    const auto before = manager->list_volumes().at(0);
+    ASSERT_TRUE(manager->unshare_volume(a, "v", c).ok());
+    const auto after = manager->list_volumes().at(0);
+    EXPECT_EQ(after.epoch, before.epoch) << "it does not fence the writer";
+    EXPECT_EQ(after.revision, before.revision + 1);
+    expect_error(open(c, "v", client::OpenMode::kRead), Errc::kPermission, "not shared");
+    for (const auto& flash : array.flash) {
+        const nvme::VolumeRecord& record = flash->volumes.at(after.geometry.volume);
+        EXPECT_TRUE(may_read(record, b) && may_read(record, d));
+        EXPECT_FALSE(may_read(record, c));
+    }
+    ASSERT_TRUE(manager->unshare_volume(a, "v", c).ok()) << "again";
+    EXPECT_EQ(manager->list_volumes().at(0).revision, after.revision) << "which changes nothing";
+    ASSERT_TRUE(manager->remove_client("bob", now).ok());
+    EXPECT_TRUE(manager->unshare_volume(a, "v", b).ok()) << "its place in the list is free again";
+    EXPECT_EQ(manager->list_volumes().at(0).reader_count, 1u);
+    EXPECT_EQ(manager->list_volumes().at(0).readers[1], 0u);
+    start();
+    EXPECT_FALSE(may_read(manager->list_volumes().at(0), c));
+}
+
+TEST_F(ManagerTest, WhoMayReadAllTheSameIsNotToldThatTheSharingHasEnded) {
+    const auto a = client("alice"), b = client("bob"), c = client("carol");
+    ASSERT_TRUE(create(a, "v").ok());
+    ASSERT_TRUE(create(a, "any", true).ok());
+    ASSERT_TRUE(manager->share_volume(a, "v", b).ok());
+    ASSERT_TRUE(manager->share_volume(a, "v", 0).ok());
+    expect_error(manager->unshare_volume(a, "v", b), Errc::kState, "shared with all clients");
+    expect_error(manager->unshare_volume(a, "any", b), Errc::kState, "any client may write");
+    expect_error(manager->unshare_volume(a, "any", 0), Errc::kState, "any client may write");
+    ASSERT_TRUE(manager->unshare_volume(a, "v", 0).ok());
+    EXPECT_TRUE(open(b, "v", client::OpenMode::kRead).ok()) << "it was named";
+    expect_error(open(c, "v", client::OpenMode::kRead), Errc::kPermission, "not shared");
+}
+
+TEST_F(ManagerTest, AnEndOfSharingThatAnSsdHasNotTakenIsPendingAndComesIntoForce) {
+    const auto a = client("alice"), b = client("bob");
+    ASSERT_TRUE(create(a, "v").ok());
+    ASSERT_TRUE(manager->share_volume(a, "v", b).ok());
+    refuse(1);
+    expect_error(manager->unshare_volume(a, "v", b), Errc::kIo, "the change");
+    expect_error(manager->unshare_volume(a, "v", b), Errc::kIo, "the end of the sharing of volume 'v'");
+    EXPECT_EQ(pending(), 1u);
+    EXPECT_FALSE(open(b, "v", client::OpenMode::kRead).ok()) << "whoever asks gnstord is refused at once";
+    const nvme::VolumeId id = manager->list_volumes().at(0).geometry.volume;
+    EXPECT_TRUE(may_read(array.flash[1]->volumes.at(id), b)) << "that SSD has not heard of it";
+    heal();
+    manager->tick(now += 1'000);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_FALSE(may_read(array.flash[1]->volumes.at(id), b));
+    EXPECT_TRUE(manager->unshare_volume(a, "v", b).ok());
+}
+
 TEST_F(ManagerTest, AReaderListIsBoundedAndTheErrorSaysHowToMakeRoom) {
     const auto a = client("alice");
     ASSERT_TRUE(create(a, "v").ok());

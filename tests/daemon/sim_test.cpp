@@ -35,7 +35,8 @@ struct Known {
     std::uint64_t lease_end = 0;
     std::uint64_t length = 0;
     bool length_known = true, deleting = false;
-    bool reopened = false;  ///< its writer has asked for it again, and was not answered
+    bool reopened = false;                ///< its writer has asked for it again, and was not answered
+    std::set<nvme::ClientId> excluded{};  ///< their sharing has ended, and nobody asked for another
 };
 
 class Simulation {
@@ -65,7 +66,7 @@ class Simulation {
     }
     [[nodiscard]] const Chaos& chaos() const { return chaos_; }
     std::uint64_t acknowledged = 0, refused = 0, rebuilt = 0, starts = 0, second_writers = 0, looked = 0;
-    std::uint64_t starts_without_a_drive = 0, keys_ended = 0, outs = 0, backs = 0;
+    std::uint64_t starts_without_a_drive = 0, keys_ended = 0, outs = 0, backs = 0, unshared = 0;
 
   private:
     /// A drive falls silent or is heard again; the ticking thread's work.
@@ -228,7 +229,7 @@ class Simulation {
         if (who == 0) return;
         const std::string name = fmt::format("v{}", chaos_.random.below(3));
         const auto found = known_.find(name);
-        switch (chaos_.random.below(15)) {
+        switch (chaos_.random.below(16)) {
             case 0:
             case 1:
                 return create(who, name);
@@ -256,6 +257,8 @@ class Simulation {
                 return look(who, name);
             case 11:
                 return end_keys(fmt::format("c{}", chaos_.random.below(3)));
+            case 12:
+                return unshare(who, name);
             default:
                 if (found != known_.end()) return open(who, name, found->second);
                 // Not acknowledged, and perhaps half created: whatever comes of it, check() hears of it.
@@ -265,7 +268,7 @@ class Simulation {
 
     void create(nvme::ClientId who, const std::string& name) {
         client::CreateVolume request{name, 1 << 20};
-        request.any_writer = true;
+        request.any_writer = name != "v2";
         auto made = manager_->create_volume(who, request);
         if (!made.ok()) return void(++refused);
         ++acknowledged;
@@ -352,12 +355,34 @@ class Simulation {
         const auto k = known_.find(name);
         const nvme::ClientId reader = pick_client();
         if (k == known_.end() || reader == 0) return;
+        k->second.excluded.erase(reader);  // asked for: it may come into force by itself
         auto shared = manager_->share_volume(who, name, reader);
         if (!shared.ok()) return void(++refused);
         ++acknowledged;
         if (k->second.deleting) return;
         EXPECT_EQ(who, k->second.owner) << "GN_SEED=" << seed_;
         k->second.readers.insert(reader);
+    }
+
+    void unshare(nvme::ClientId who, const std::string& name) {
+        const auto k = known_.find(name);
+        const nvme::ClientId reader = pick_client();
+        if (k == known_.end() || reader == 0) return;
+        if (who == k->second.owner) k->second.readers.erase(reader);  // likewise
+        auto ended = manager_->unshare_volume(who, name, reader);
+        if (!ended.ok()) return void(++refused);
+        ++acknowledged;
+        if (k->second.deleting) return;
+        EXPECT_EQ(who, k->second.owner) << "GN_SEED=" << seed_;
+        k->second.excluded.insert(reader);
+        ++unshared;
+        note_grants();
+        for (std::size_t d = 0; d < array_.flash.size(); ++d) {
+            const auto there = array_.flash[d]->volumes.find(k->second.id);
+            if (!may_serve(d) || there == array_.flash[d]->volumes.end()) continue;
+            EXPECT_FALSE(may_read(there->second, reader))
+                << "a drive still lets a reader read; GN_SEED=" << seed_;
+        }
     }
 
     void remove(nvme::ClientId who, const std::string& name) {
@@ -423,6 +448,8 @@ class Simulation {
             }
             for (const nvme::ClientId reader : k.readers)
                 EXPECT_TRUE(may_read(there->second, reader)) << "GN_SEED=" << seed_;
+            for (const nvme::ClientId reader : k.excluded)
+                EXPECT_FALSE(may_read(there->second, reader)) << "GN_SEED=" << seed_;
         }
     }
 
@@ -499,7 +526,7 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
     const std::uint64_t only = from_environment("GN_SEED", 0);
     const std::uint64_t seeds = only != 0 ? 1 : from_environment("GN_SIM_SEEDS", kSeeds);
     std::uint64_t operations = 0, crashes = 0, refused = 0, lost = 0, acknowledged = 0, rebuilt = 0,
-                  starts = 0, held = 0, looked = 0, without = 0, ended = 0;
+                  starts = 0, held = 0, looked = 0, without = 0, ended = 0, unshared = 0;
     const std::uint64_t first = only != 0 ? only : from_environment("GN_SIM_FIRST", 1);
     for (std::uint64_t s = first; s < first + seeds && !HasFailure(); ++s) {
         Simulation simulation(s);
@@ -515,6 +542,7 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
         looked += simulation.looked;
         without += simulation.starts_without_a_drive;
         ended += simulation.keys_ended;
+        unshared += simulation.unshared;
     }
     fmt::print(
         "daemon simulation: {} seeds, {} store and drive operations, {} acknowledged changes, {} openings "
@@ -533,6 +561,7 @@ TEST(DaemonSimulation, NoAcknowledgedChangeIsLostAndAVolumeHasOneWriterUnderAnyF
     gnstor::test::count("daemon_sim_rebuilds", rebuilt);
     gnstor::test::count("daemon_sim_held_leases", held);
     gnstor::test::count("daemon_sim_keys_ended", ended);
+    gnstor::test::count("daemon_sim_unshared", unshared);
 }
 
 TEST(DaemonSimulation, DrivesAreTakenOutWithoutAGrantAndComeBackUnderAnyFaults) {

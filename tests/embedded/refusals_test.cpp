@@ -124,6 +124,20 @@ TEST_F(Refusals, OfWritesByAReaderAreWriteProtected) {
     EXPECT_EQ(v.write_zeroes(kMe, channel(*bob), 0, 1, late()), Status::kNamespaceWriteProtected);
 }
 
+TEST_F(Refusals, OfReadsByAReaderWhoseSharingHasEndedAreAccessDeniedAlsoWithTheVolumeOpen) {
+    rig.control->share_volume(alice->identity().id, "secret", bob->identity().id).value();
+    auto opened = bob->open("secret", client::OpenMode::kRead).value();
+    std::vector<std::uint64_t> back(kWordsPerBlock);
+    ASSERT_EQ(opened->ref().read(kMe, channel(*bob), 0, 1, back.data(), late()), Status::kSuccess);
+    rig.control->unshare_volume(alice->identity().id, "secret", bob->identity().id).value();
+    for (std::uint64_t block = 0; block < 64; ++block)  // on every SSD
+        EXPECT_EQ(opened->ref().read(kMe, channel(*bob), block, 1, back.data(), late()),
+                  Status::kAccessDenied);
+    EXPECT_FALSE(bob->open("secret", client::OpenMode::kRead).ok());
+    ASSERT_EQ(secret->ref().read(kMe, channel(*alice), 0, 1, back.data(), late()), Status::kSuccess);
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), data.begin()));
+}
+
 TEST_F(Refusals, PastTheEndComeFromTheSsdTooWhenLanesForgeTheSize) {
     VolumeRef v = secret->ref();
     expect_refused(*alice, v, 64, Status::kLbaOutOfRange, Status::kLbaOutOfRange);

@@ -78,6 +78,9 @@ class MapOverlay : public client::ControlPlane {
     Result<void> share_volume(nvme::ClientId o, const std::string& n, nvme::ClientId r) override {
         return below_.share_volume(o, n, r);
     }
+    Result<void> unshare_volume(nvme::ClientId o, const std::string& n, nvme::ClientId r) override {
+        return below_.unshare_volume(o, n, r);
+    }
     Result<void> delete_volume(nvme::ClientId o, const std::string& n) override {
         return below_.delete_volume(o, n);
     }

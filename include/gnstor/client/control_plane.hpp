@@ -107,6 +107,13 @@ class ControlPlane {
     /// Only the owner may call it. `reader` 0: any client may read.
     virtual Result<void> share_volume(nvme::ClientId owner, const std::string& name,
                                       nvme::ClientId reader) = 0;
+    /// The opposite: ends the sharing with `reader`; 0: with all clients, those named stay. Only the owner may call it.
+    /// When it has succeeded, SSDs refuse the reader's commands. kState: others may read it all the same, and why.
+    virtual Result<void> unshare_volume(nvme::ClientId /*owner*/, const std::string& name,
+                                        nvme::ClientId /*reader*/) {
+        return error(Errc::kUnsupported, "the sharing of volume '{}' cannot be ended here; ask gnstord",
+                     name);
+    }
     virtual Result<void> delete_volume(nvme::ClientId owner, const std::string& name) = 0;
     virtual Result<std::vector<nvme::VolumeRecord>> list_volumes() = 0;
 

@@ -201,6 +201,11 @@ Result<void> InProcessControlPlane::share_volume(nvme::ClientId owner, const std
     return impl_->with([&](Manager& m) { return m.share_volume(owner, name, reader); });
 }
 
+Result<void> InProcessControlPlane::unshare_volume(nvme::ClientId owner, const std::string& name,
+                                                   nvme::ClientId reader) {
+    return impl_->with([&](Manager& m) { return m.unshare_volume(owner, name, reader); });
+}
+
 Result<void> InProcessControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
     return impl_->change([&](Manager& m) { return m.delete_volume(owner, name, impl_->now()); });
 }

@@ -60,6 +60,8 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
     Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
                                 std::uint64_t byte_length) override;
     Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader) override;
+    Result<void> unshare_volume(nvme::ClientId owner, const std::string& name,
+                                nvme::ClientId reader) override;
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name) override;
     Result<std::vector<nvme::VolumeRecord>> list_volumes() override;
     ArrayInfo inspect() override;

@@ -116,6 +116,7 @@ class Manager {
     Result<void> release_volume(nvme::ClientId client, nvme::VolumeId volume, nvme::Epoch epoch,
                                 std::uint64_t byte_length);
     Result<void> share_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
+    Result<void> unshare_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
 
@@ -328,6 +329,9 @@ class Manager {
     Result<void> tell_hosts(Drive& drive);     ///< the same, as a command of its own; manager_activate.cpp
     Result<void> settle_hosts();               ///< sends the list; ok: it is in force
     [[nodiscard]] bool hosts_in_force() const;
+
+    // manager_unshare.cpp
+    [[nodiscard]] Result<void> check_unshare(const nvme::VolumeRecord& record, nvme::ClientId reader) const;
 
     // manager_volumes.cpp
     Result<nvme::VolumeRecord*> find(const std::string& name);

@@ -41,6 +41,7 @@ struct Api::Impl {
           }) {}
 
     void add_volume_operations();
+    void add_sharing_operations();
     void add_client_operations();
     void add_array_operations();
     void add_tcp(json& status);
@@ -143,10 +144,20 @@ void Api::Impl::add_volume_operations() {
                                       call.body.value("byte_length", ~std::uint64_t{0})));
         return done;
     });
+}
+
+void Api::Impl::add_sharing_operations() {
+    const json done{{"done", true}};
     routes.add("shareVolume", [this, done](const Call& call) -> Result<json> {
         GN_TRY(check_visible(call.text("name"), call.caller));
         GN_TRY(control.share_volume(call.client(), call.text("name"),
                                     call.body.value("reader", nvme::ClientId{0})));
+        return done;
+    });
+    routes.add("unshareVolume", [this, done](const Call& call) -> Result<json> {
+        GN_TRY(check_visible(call.text("name"), call.caller));
+        GN_TRY(control.unshare_volume(call.client(), call.text("name"),
+                                      call.body.value("reader", nvme::ClientId{0})));
         return done;
     });
 }
@@ -255,6 +266,7 @@ void Api::Impl::add_tcp(json& status) {
 Api::Api(client::ControlPlane& control, Inspector& inspector)
     : impl_(std::make_unique<Impl>(control, inspector)) {
     impl_->add_volume_operations();
+    impl_->add_sharing_operations();
     impl_->add_client_operations();
     impl_->add_array_operations();
 }

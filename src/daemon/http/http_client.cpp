@@ -319,6 +319,14 @@ Result<void> HttpControlPlane::share_volume(nvme::ClientId owner, const std::str
     return {};
 }
 
+Result<void> HttpControlPlane::unshare_volume(nvme::ClientId owner, const std::string& name,
+                                              nvme::ClientId reader) {
+    json body{{"client", owner}};
+    if (reader != 0) body["reader"] = reader;
+    GN_TRY(post("/v1/volumes/" + escaped(name) + "/unshare", body));
+    return {};
+}
+
 Result<void> HttpControlPlane::delete_volume(nvme::ClientId owner, const std::string& name) {
     GN_TRY(del(fmt::format("/v1/volumes/{}?client={}", escaped(name), owner)));
     return {};
