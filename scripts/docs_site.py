@@ -27,7 +27,7 @@ CONFIGURATION = "scripts/site/mkdocs.yml"
 NAVIGATION = (
     ("Start", ("index.md", "demo.md", "concepts.md")),
     ("Use", ("device-api.md", "operations.md", "security.md", "troubleshooting.md")),
-    ("How it is built", ("design.md", "array.md", "wire.md", "store-format.md")),
+    ("How it is built", ("design.md", "array.md", "repair.md", "wire.md", "store-format.md")),
     ("Measured", ("performance.md", "paper.md", "runs/README.md")),
     ("Tested", ("testing.md", "reliability.md", "peer.md")),
     ("Decisions", ("history/README.md", "history/*.md")),

@@ -45,6 +45,7 @@ struct EmbeddedArrayOptions {
     bool strict_nic = false;           ///< the software NIC checks every entry and delays at random
     std::uint64_t seed = 1;
     std::uint64_t lease_ms = 300'000;
+    std::uint64_t spare_after_ms = 600'000;  ///< a slot that is out so long is given to a spare; 0: never
     /// How long SSDs go on serving after the daemon last renewed their grant; the daemon renews it at a third
     /// of this time. 0: without limit.
     std::uint32_t grant_ms = 10'000;

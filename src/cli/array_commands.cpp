@@ -35,6 +35,7 @@ struct UpOptions {
     std::uint32_t ssds = 4;
     std::string capacity = "1GiB";
     std::uint64_t lease_ms = 300'000;
+    std::uint32_t spare_after_s = 600;
     ArrayOptions ssd;  ///< options of the SSDs except number and capacity
     std::uint32_t wait_s = 60;
     std::chrono::steady_clock::time_point until{};  ///< deadline of all waits: start + wait_s
@@ -53,8 +54,8 @@ struct UpOptions {
 
 /// Options that count only when gnstord starts; one that runs already keeps those of its own start.
 constexpr std::array kOfTheDaemon = {
-    "--lease-ms", "--scrub", "--durability", "--direct",   "--profile", "--quarantine-store",
-    "--listen",   "--tls",   "--no-tls",     "--tls-cert", "--tls-key"};
+    "--lease-ms",         "--spare-after", "--scrub", "--durability", "--direct",   "--profile",
+    "--quarantine-store", "--listen",      "--tls",   "--no-tls",     "--tls-cert", "--tls-key"};
 
 std::filesystem::path log_file(const Context& c) {
     return std::filesystem::path(c.directory) / "gnstord.log";
@@ -90,11 +91,12 @@ bool healthy(const Context& c) {
 }
 
 std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) {
-    std::vector<std::string> words{"--dir",      c.directory,
-                                   "--ssds",     std::to_string(o.ssds),
-                                   "--capacity", o.capacity,
-                                   "--lease-ms", std::to_string(o.lease_ms),
-                                   "--socket",   c.socket_path().string()};
+    std::vector<std::string> words{"--dir",         c.directory,
+                                   "--ssds",        std::to_string(o.ssds),
+                                   "--capacity",    o.capacity,
+                                   "--lease-ms",    std::to_string(o.lease_ms),
+                                   "--spare-after", std::to_string(o.spare_after_s),
+                                   "--socket",      c.socket_path().string()};
     for (std::string& word : ssd_arguments(o.ssd)) words.push_back(std::move(word));
     std::vector<std::string> addresses;
     for (const PlannedNode& node : o.plan) addresses.push_back(node.address);
@@ -452,6 +454,13 @@ void add_array_commands(CLI::App& app, Context& context) {
         ->add_option("--lease-ms", o->lease_ms,
                      "milliseconds that a write lease of a volume lasts unless it is renewed")
         ->check(CLI::Range(100, 86'400'000))
+        ->capture_default_str();
+    start
+        ->add_option("--spare-after", o->spare_after_s,
+                     "seconds after which a slot that is out is given to a spare, if there is one and no "
+                     "volume is open for "
+                     "writing; 0: only 'gnstor ssd replace' does that")
+        ->check(CLI::Range(0, 31'536'000))
         ->capture_default_str();
     add_ssd_options(*start, o->ssd);
     start

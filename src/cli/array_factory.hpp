@@ -26,8 +26,9 @@ struct ArrayOptions {
     std::uint32_t ssds = 4;
     std::uint64_t ssd_capacity_bytes = 1ull << 30;
     std::uint64_t lease_ms = 300'000;
-    std::uint32_t service_units = 1;  ///< of each new SSD
-    std::uint32_t scrub_mib = 4;      ///< MiB a second that each service unit checks in the background
+    std::uint32_t spare_after_s = 600;  ///< a slot that is out so long is given to a spare; 0: never
+    std::uint32_t service_units = 1;    ///< of each new SSD
+    std::uint32_t scrub_mib = 4;        ///< MiB a second that each service unit checks in the background
     SsdDurability durability = SsdDurability::kDefault;
     bool direct_io = false;
     std::filesystem::path shm_socket;  ///< Unix socket of the shm wire for other processes; empty: none

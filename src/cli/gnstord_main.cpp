@@ -135,6 +135,12 @@ void add_options(CLI::App& app, DaemonOptions& options, CommandLine& given) {
                    "milliseconds that a write lease of a volume lasts unless it is renewed")
         ->check(CLI::Range(100, 86'400'000))
         ->capture_default_str();
+    app.add_option("--spare-after", options.array.spare_after_s,
+                   "seconds after which a slot that is out is given to a spare, if there is one and no "
+                   "volume is open for "
+                   "writing; 0: only 'gnstor ssd replace' does that")
+        ->check(CLI::Range(0, 31'536'000))
+        ->capture_default_str();
     add_ssd_options(app, options.array);
     app.add_option("--socket", given.socket, "Unix socket to serve on; default: gnstord.sock in the folder");
     app.add_option("--socket-mode", given.socket_mode,

@@ -80,6 +80,7 @@ struct EmbeddedArray::Impl {
     Result<void> start_daemon(std::unique_ptr<daemon::RecordStore> records) {
         daemon::InProcessOptions daemon_options;
         daemon_options.manager.lease_ms = options.lease_ms;
+        daemon_options.manager.spare_after_ms = options.spare_after_ms;
         daemon_options.manager.grant_ms = options.grant_ms;
         daemon_options.manager.seed = options.seed;
         daemon_options.manager.warnings = node->left_out();

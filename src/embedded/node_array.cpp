@@ -241,6 +241,7 @@ Result<void> NodeArray::Impl::open_ports() {
 Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> records) {
     daemon::InProcessOptions daemon_options;
     daemon_options.manager.lease_ms = options.lease_ms;
+    daemon_options.manager.spare_after_ms = options.spare_after_ms;
     daemon_options.manager.grant_ms = options.grant_ms;
     daemon_options.ssd_readings = [this](const daemon::SsdInfo& ssd) {
         const std::scoped_lock lock(mutex);

@@ -228,6 +228,13 @@ void RebuildSim::end_reconcile() {
           reconcile_->left());
     reconcile_.reset();
     compare_replicas("after the end of an epoch", stored_);
+    closing_ = Close::kEqual;
+    if (quiet_ || one_in(2)) begin_next_epoch();
+}
+
+/// The daemon remembers that the replicas are equal, whatever has happened to drives since.
+void RebuildSim::begin_next_epoch() {
+    if (told_.version == stored_.version) compare_replicas("before the next epoch", stored_);
     closing_ = Close::kOpening;
     record_.epoch += 1;
     record_.writer = kClient;
@@ -598,6 +605,7 @@ void RebuildSim::event() {
     if (dice < 82) return raise_one();
     if (dice < 86) return learn_map();
     if (dice < 93) return rebuild_step();
+    if (dice < 98 && closing_ == Close::kEqual && one_in(6)) return begin_next_epoch();
     if (dice < 98) return closing_ == Close::kComparing ? reconcile_step() : rebuild_step();
     if (dice == 98) return one_in(4) ? kill(below(kSlots)) : one_in(2) ? spoil_page() : void();
     if (one_in(3)) return lose_drive();
@@ -635,6 +643,7 @@ void RebuildSim::settle() {
         learn_map();
         rebuild_step();
         reconcile_step();
+        if (closing_ == Close::kEqual && !rebuild_) begin_next_epoch();
         if (!messages_.empty()) deliver(below(static_cast<std::uint32_t>(messages_.size())));
         if (one_in(20) && messages_.size() < 20) publish_floor();
     }

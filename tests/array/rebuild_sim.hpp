@@ -161,6 +161,7 @@ class RebuildSim final : public daemon::CopyPort {
     void record_in_force();
     void reconcile_step();
     void end_reconcile();
+    void begin_next_epoch();
     void compare_replicas(const char* when, const placement::ArrayMap& map);
     void spoil_page();
     void activate_one();
@@ -191,8 +192,8 @@ class RebuildSim final : public daemon::CopyPort {
     std::map<std::uint64_t, Change> changes_;  ///< by number; all that were ever sent
     nvme::Epoch epoch_ = 1;                    ///< of the writer
     /// Where the end of an epoch has come: its writer is removed (stored, not in force yet), its replicas are compared,
-    /// the next writer is recorded (likewise).
-    enum class Close : std::uint8_t { kNo, kRemoving, kComparing, kOpening } closing_ = Close::kNo;
+    /// they are equal and nobody writes, the next writer is recorded (not in force yet).
+    enum class Close : std::uint8_t { kNo, kRemoving, kComparing, kEqual, kOpening } closing_ = Close::kNo;
     std::uint64_t next_sequence_ = 1;
     std::uint64_t resolved_ = 0;               ///< all sequences of the epoch up to here
     std::vector<std::uint64_t> acknowledged_;  ///< by block: number of the newest acknowledged change

@@ -59,6 +59,7 @@ class Tables final : public daemon::CopyPort {
     Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource&,
                       std::span<std::byte> data) override {
         note("write", slot);
+        if (slot == full) return Status::kCapacityExceeded;
         for (std::uint32_t i = 0; i < range.blocks; ++i) {
             CopyRecord record;
             std::memcpy(&record, data.data() + std::size_t{i} * sizeof(record), sizeof(record));
@@ -105,6 +106,7 @@ class Tables final : public daemon::CopyPort {
     Table tables[kSlots];
     std::vector<std::string> commands;
     bool knows_survey = true;
+    std::uint32_t full = kSlots;  ///< a slot that refuses every write
 
   private:
     static std::size_t contents(const CopyRange& range, std::uint32_t i) {
@@ -169,13 +171,18 @@ TEST(SparseVolume, TheTargetTellsWhatItHasOnceItHasTheDonorsFloor) {
     EXPECT_EQ(tables.tables[2].floor, 7u);
 }
 
-TEST(SparseVolume, TheFloorOfAClosedEpochIsNotHandedOnByARebuild) {
+TEST(SparseVolume, TheFloorOfAComparisonIsHandedOnIfEachDonorHasIt) {
     Tables tables;
-    tables.tables[0].floor = tables.tables[1].floor = nvme::kClosedFloor;
+    tables.tables[0].floor = nvme::kClosedFloor;
+    tables.tables[1].floor = 3;
     const auto record = record_of(64);
-    daemon::Rebuild rebuild(map_of(SlotState::kRebuilding), 2, std::span(&record, 1));
-    ASSERT_TRUE(run(rebuild, tables, daemon::Rebuild::Step::kDone));
-    EXPECT_EQ(tables.count("floor"), 0u);
+    daemon::Rebuild one(map_of(SlotState::kRebuilding), 2, std::span(&record, 1));
+    ASSERT_TRUE(run(one, tables, daemon::Rebuild::Step::kDone));
+    EXPECT_EQ(tables.tables[2].floor, 3u);
+    tables.tables[1].floor = nvme::kClosedFloor;
+    daemon::Rebuild all(map_of(SlotState::kRebuilding), 2, std::span(&record, 1));
+    ASSERT_TRUE(run(all, tables, daemon::Rebuild::Step::kDone));
+    EXPECT_EQ(tables.tables[2].floor, nvme::kClosedFloor);
 }
 
 TEST(SparseVolume, ARebuildFromFirmwareThatCannotBeAskedReadsEverything) {
@@ -256,6 +263,33 @@ TEST(SparseVolume, AFloorThatOnlySomeDrivesHaveFromAnEarlierComparisonProvesNoth
     ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
     EXPECT_EQ(tables.tables[1].sequences, tables.tables[0].sequences);
     EXPECT_EQ(tables.tables[2].sequences, tables.tables[0].sequences);
+}
+
+TEST(SparseVolume, ADriveThatIsAwayLearnsByTheFloorThatWhatItAloneHasDoesNotCount) {
+    for (const SlotState away : {SlotState::kOut, SlotState::kRebuilding}) {
+        Tables tables;
+        tables.write(5, 4, {0, 1});
+        for (auto& table : tables.tables) table.floor = 4;
+        daemon::Reconcile reconcile(map_of(away), record_of(64));
+        ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
+        EXPECT_EQ(tables.tables[0].floor, nvme::kClosedFloor);
+        EXPECT_EQ(tables.tables[1].floor, nvme::kClosedFloor);
+        EXPECT_EQ(tables.tables[2].floor, away == SlotState::kOut ? 4 : nvme::kClosedFloor);
+        EXPECT_EQ(tables.count("read"), 0u);
+    }
+}
+
+TEST(SparseVolume, ARangeThatADriveRefusesKeepsNothingFromEnding) {
+    Tables tables;
+    tables.write(5, 4, {0, 1});
+    tables.write(900, 5, {0, 1});
+    tables.full = 2;
+    daemon::Reconcile reconcile(map_of(SlotState::kIn), record_of(1'024));
+    ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
+    EXPECT_EQ(reconcile.left(), 2u);
+    EXPECT_EQ(reconcile.left_refusal(), Status::kCapacityExceeded);
+    EXPECT_EQ(tables.tables[1].sequences.size(), 2u) << "the others keep what they have";
+    EXPECT_EQ(tables.tables[2].floor, nvme::kClosedFloor);
 }
 
 }  // namespace

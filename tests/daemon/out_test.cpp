@@ -355,6 +355,72 @@ TEST_F(OutTest, ASpareTakesASlotThatIsOut) {
     EXPECT_EQ(array.flash[kSilent]->map_version, 1u) << "the SSD that was replaced does not come back";
 }
 
+TEST_F(OutTest, ASpareTakesASlotByItselfThatHasBeenOutForLong) {
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd spare(9, flash);
+    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    silence_until_out();
+    let_pass(options.spare_after_ms - 2 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_EQ(flash.map_version, 0u);
+    let_pass(4 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "rebuilding");
+    EXPECT_NE(flash.map_version, 0u);
+    rebuild();
+    EXPECT_EQ(state(kSilent), "in");
+    heal();
+    let_pass(kGrantMs);
+    EXPECT_EQ(array.flash[kSilent]->map_version, 1u) << "the SSD that was replaced does not come back";
+}
+
+TEST_F(OutTest, ASpareWaitsWhileAVolumeIsOpenForWritingAndIfItIsToldTo) {
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd spare(9, flash);
+    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    silence_until_out();
+    const auto opened = open(owner, "v");
+    ASSERT_TRUE(opened.ok());
+    for (std::uint64_t passed = 0; passed < options.spare_after_ms + 4 * kGrantMs; passed += 50'000) {
+        let_pass(50'000);
+        ASSERT_TRUE(
+            manager->renew_lease(owner, opened->record.geometry.volume, opened->record.epoch, now).ok());
+    }
+    EXPECT_EQ(state(kSilent), "out");
+    EXPECT_NE(warnings().find("'gnstor ssd replace 2' has a spare take it now"), std::string::npos)
+        << warnings();
+    ASSERT_TRUE(
+        manager->release_volume(owner, opened->record.geometry.volume, opened->record.epoch, ~0ull).ok());
+    let_pass(2 * kGrantMs);
+    EXPECT_EQ(state(kSilent), "rebuilding");
+}
+
+TEST_F(OutTest, WithoutATimeForItNoSpareTakesASlotByItself) {
+    options.spare_after_ms = 0;
+    start();
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd spare(9, flash);
+    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    silence_until_out();
+    let_pass(3'600'000);
+    EXPECT_EQ(state(kSilent), "out");
+}
+
+TEST_F(OutTest, AnSsdThatComesBackInTimeKeepsItsSlot) {
+    ModelFlash flash;
+    flash.uuid[0] = 0xC0;
+    ModelSsd spare(9, flash);
+    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    silence_until_out();
+    let_pass(options.spare_after_ms / 2);
+    come_back();
+    let_pass(options.spare_after_ms);
+    EXPECT_EQ(flash.map_version, 0u);
+    EXPECT_EQ(state(kSilent), "in");
+}
+
 TEST_F(OutTest, AnOlderCopyOfItsStoreDoesNotComeBack) {
     const ModelFlash copy = *array.flash[kSilent];
     start();

@@ -231,4 +231,19 @@ TEST(Closed, TheFloorOfAComparisonOutlivesACrashAndEndsWithTheNextEpoch) {
     EXPECT_TRUE(rig.reads(0, 2));
 }
 
+TEST(Closed, OnlyTheDaemonEndsAnEpochAndOnlyWithoutAWriter) {
+    ClosedRig rig;
+    const auto by_writer = [&](std::uint64_t to) {
+        return rig.admin(nvme::encode_floor(kVolume, 1, to), {}, {kClient, false}).status;
+    };
+    EXPECT_EQ(by_writer(nvme::kClosedFloor), Status::kInvalidField);
+    EXPECT_EQ(by_writer(nvme::kFirstStamp), Status::kInvalidField);
+    EXPECT_EQ(rig.floor(1, nvme::kFirstStamp), Status::kInvalidField);
+    EXPECT_EQ(rig.floor(1, nvme::kClosedFloor), Status::kStaleEpoch) << "it has a writer";
+    EXPECT_EQ(rig.write(rig.at(0), nvme::kFirstStamp, pattern(1)).status, Status::kInvalidField);
+    EXPECT_EQ(rig.write(rig.at(0), nvme::kFirstStamp - 1, pattern(1)).status, Status::kSuccess);
+    rig.close();
+    EXPECT_EQ(rig.floor(1, nvme::kClosedFloor), Status::kSuccess);
+}
+
 }  // namespace gnstor::deengine::test::closed_test

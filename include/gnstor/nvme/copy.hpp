@@ -64,6 +64,8 @@ inline constexpr std::uint32_t kCopyBlocksMax = 64;
 inline constexpr std::uint32_t kCopyClosed = ~0u;
 /// The floor of an epoch whose replicas were made equal: every sequence that any writer sent is resolved.
 inline constexpr std::uint64_t kClosedFloor = ~std::uint64_t{0} - 1;
+/// Sequences from here on are orders that drives give to copies; a writer's are below.
+inline constexpr std::uint64_t kFirstStamp = 1ull << 63;
 
 enum class CopyKind : std::uint8_t {
     /// Never written, or trimmed so long ago that no order is kept. Epoch and sequence are the volume's floor here: no
@@ -94,8 +96,8 @@ struct CopyRecord {
 static_assert(sizeof(CopyRecord) == 32 && offsetof(CopyRecord, content) == 16 &&
               offsetof(CopyRecord, resolved_epoch) == 20);
 
-inline constexpr std::uint32_t kExtentBlocks = 256;      ///< consecutive blocks that lie in one service unit
-inline constexpr std::uint32_t kSurveyGroupBlocks = 8;   ///< blocks of one bit of SurveyExtent::groups
+inline constexpr std::uint32_t kExtentBlocks = 256;     ///< consecutive blocks that lie in one service unit
+inline constexpr std::uint32_t kSurveyGroupBlocks = 8;  ///< blocks of one bit of SurveyExtent::groups
 inline constexpr std::uint32_t kSurveyExtentsMax = 64;
 inline constexpr std::uint32_t kSurveyBlocksMax = kSurveyExtentsMax * kExtentBlocks;
 

@@ -25,7 +25,8 @@
 //                  resolved: from now on the drive refuses them, and drops the orders it kept for them
 //                  (docs/array.md, rule 8). A floor below the present one changes nothing. The term is not
 //                  checked when a writer sends FLOOR. DW0: number of tombstones in the drive now, of all
-//                  volumes.
+//                  volumes. A writer's floor is below kFirstStamp (copy.hpp). The daemon ends the epoch of a
+//                  volume without a writer by kClosedFloor, which is answered when it is stored (rule 11).
 //
 // Doubtful (docs/array.md, rule 18), a vendor status of a read, has a payload. For a read of one block, or of
 // a part of one, DW0 and DW1 of the completion hold the order of the version that this drive would return

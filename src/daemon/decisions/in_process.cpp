@@ -16,6 +16,7 @@ namespace {
 constexpr std::chrono::milliseconds kCopyBurst{20};
 constexpr std::uint32_t kCopyCommands = 4;
 constexpr std::chrono::microseconds kCopyPause{500};
+constexpr std::chrono::seconds kOpeningWaits{5};
 
 /// How often SSDs that serve are asked for their readings to find events, whether anybody inspects the array or not.
 constexpr std::uint64_t kReadingsEveryMs = 60'000;
@@ -183,7 +184,18 @@ Result<nvme::VolumeRecord> InProcessControlPlane::create_volume(nvme::ClientId c
 Result<client::OpenedVolume> InProcessControlPlane::open_volume(nvme::ClientId client,
                                                                 const std::string& name,
                                                                 client::OpenMode mode) {
-    return impl_->change([&](Manager& m) { return m.open_volume(client, name, mode, impl_->now()); });
+    // The replicas of a volume whose writer was lost are compared in slices, so that grants and other requests go on.
+    const auto until = std::chrono::steady_clock::now() + kOpeningWaits;
+    for (;;) {
+        bool continues = false;
+        Result<client::OpenedVolume> opened = impl_->change([&](Manager& m) {
+            Result<client::OpenedVolume> answer = m.open_volume(client, name, mode, impl_->now());
+            continues = !answer.ok() && m.is_comparing(name);
+            return answer;
+        });
+        if (opened.ok() || !continues || std::chrono::steady_clock::now() > until) return opened;
+        std::this_thread::sleep_for(kCopyPause);
+    }
 }
 
 Result<std::uint64_t> InProcessControlPlane::renew_lease(nvme::ClientId client, nvme::VolumeId volume,

@@ -26,7 +26,7 @@
 //   * a change of who may do what is stored, then sent to the drives whose nodes authenticate hosts. A drive
 //     that has not taken the newest list of hosts gets no new grant (manager_hosts.cpp);
 //   * while a volume exists, the map changes only when silent drives are taken out or come back
-//     (manager_out.cpp), when a spare takes the slot of a lost drive, and when a slot is filled
+//     (manager_out.cpp), when a spare takes the slot of a lost drive, asked or by itself, and when a slot is filled
 //     (manager_replace.cpp). Nothing waits for a drive that is out; creations and deletions wait for every other.
 //     The failure domains of slots, on which placement depends, never change while there is a volume.
 #pragma once
@@ -58,6 +58,8 @@ struct ManagerOptions {
     std::uint64_t seed = 0;  ///< seed of the volumes' hash factors
     /// Whether SSDs that are silent are taken out of the map when their grant has ended.
     bool takes_out = true;
+    /// How long a slot is out before a spare takes it without the operator (docs/array.md, rule 10). 0: never.
+    std::uint64_t spare_after_ms = 600'000;
     std::vector<std::string> warnings{};  ///< found while opening the SSDs; copied to the StartReport
 };
 
@@ -119,6 +121,9 @@ class Manager {
     Result<void> unshare_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
+    /// Whether open_volume() failed because the volume's replicas are still being compared, and no SSD is waited for: asked
+    /// again at once, it goes on with that.
+    [[nodiscard]] bool is_comparing(const std::string& name) const;
 
     /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain.
     /// The spare is then filled (rebuild_some()); asked again meanwhile, nothing changes. If the slot is out and its
@@ -261,7 +266,7 @@ class Manager {
     [[nodiscard]] bool is_equal(const nvme::VolumeRecord& record) const;
     [[nodiscard]] bool may_compare(const nvme::VolumeRecord& record) const;
     Reconcile::Step compare(nvme::VolumeId volume, std::uint32_t commands);
-    void end_comparison();
+    void end_comparison(nvme::VolumeId volume);
     bool compare_some(std::uint32_t commands);
     Result<void> close_for(nvme::VolumeId volume, nvme::ClientId client, std::uint64_t now_ms);
     [[nodiscard]] const Drive* behind_in(nvme::VolumeId volume) const;
@@ -297,6 +302,8 @@ class Manager {
     [[nodiscard]] bool written_by_client() const;
     bool take_out_silent();  ///< true: it changed the map
     void take_back_answering();
+    void use_spares();
+    [[nodiscard]] bool has_spare() const;
     [[nodiscard]] const GrantBound& bound_of(std::uint32_t slot);
     bool is_back(Drive& drive);
     Drive* returning_to(std::uint32_t slot);
@@ -353,9 +360,9 @@ class Manager {
     Records records_;
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
-    std::set<nvme::ClientId> rotating_;   ///< rotations not in force yet; asking again makes no keys
-    std::optional<Rebuild> rebuild_;      ///< of the slot that is rebuilding, once its map is in force
-    std::optional<Reconcile> reconcile_;  ///< of one volume without a writer
+    std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
+    std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
+    std::map<nvme::VolumeId, Reconcile> comparing_;  ///< volumes without a writer, while they are compared
     std::set<nvme::VolumeId>
         to_compare_;                    ///< volumes whose writer has ended, or whose last writer is unknown
     nvme::VolumeId compared_last_ = 0;  ///< of to_compare_, so that each has its turn
@@ -375,7 +382,11 @@ class Manager {
     std::uint64_t written_term_ = 0;  ///< the newest term under which a volume was changed
     std::uint64_t raised_ms_ = 0;     ///< when raise_term() last raised it
     std::string out_trouble_;         ///< why silent SSDs were not taken out; empty: there is none
-    std::string superseded_;          ///< not empty: another daemon took over, so nothing may be changed
+    std::map<std::uint32_t, std::uint64_t>
+        out_since_ms_;                 ///< slots that are out, as far as this daemon knows
+    std::uint64_t next_spare_ms_ = 0;  ///< no slot is given to a spare before, because that has failed
+    std::string spare_trouble_;  ///< why no spare took a slot that has been out for long; empty: none should
+    std::string superseded_;     ///< not empty: another daemon took over, so nothing may be changed
     StartReport report_;
 };
 

@@ -10,13 +10,14 @@
 
 #include <gnstor/base/log.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace gnstor::daemon {
 namespace {
 
 /// Of an opening that waits for its volume; what is left is compared in the background.
-constexpr std::uint32_t kCommandsOfOpening = 4096;
+constexpr std::uint32_t kCommandsOfOpening = 256;
 
 }  // namespace
 
@@ -40,6 +41,14 @@ const Manager::Drive* Manager::behind_in(nvme::VolumeId volume) const {
     return nullptr;
 }
 
+bool Manager::is_comparing(const std::string& name) const {
+    return std::ranges::any_of(comparing_, [&](const auto& one) {
+        const auto record = records_.volumes.find(one.first);
+        return record != records_.volumes.end() && name == record->second.name &&
+               nvme::ok(one.second.refusal());
+    });
+}
+
 /// The removal of the writer, and the map, are in force, and every SSD has taken both.
 bool Manager::may_compare(const nvme::VolumeRecord& record) const {
     const auto live = live_.find(record.geometry.volume);
@@ -53,60 +62,67 @@ bool Manager::may_compare(const nvme::VolumeRecord& record) const {
 Reconcile::Step Manager::compare(nvme::VolumeId volume, std::uint32_t commands) {
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     if (!may_compare(record)) return Reconcile::Step::kWaits;
-    if (!reconcile_ || reconcile_->volume() != volume || reconcile_->epoch() != record.epoch ||
-        reconcile_->version() != records_.map.version)
-        reconcile_.emplace(records_.map, record);
+    auto at = comparing_.find(volume);
+    if (at != comparing_.end() &&
+        (at->second.epoch() != record.epoch || at->second.version() != records_.map.version)) {
+        comparing_.erase(at);
+        at = comparing_.end();
+    }
+    if (at == comparing_.end()) at = comparing_.try_emplace(volume, records_.map, record).first;
     SsdCopyPort port = copy_port();
     for (std::uint32_t i = 0; i < commands; ++i) {
-        const Reconcile::Step step = reconcile_->step(port);
-        if (reconcile_->take_compared() && rebuild_) rebuild_->again(volume);
-        if (step == Reconcile::Step::kEqual) end_comparison();
+        const Reconcile::Step step = at->second.step(port);
+        if (at->second.take_compared() && rebuild_) {
+            rebuild_->again(volume);
+            filled_term_ = 0;
+        }
+        if (step == Reconcile::Step::kEqual) end_comparison(volume);
         if (step != Reconcile::Step::kWorked) return step;
     }
     return Reconcile::Step::kWorked;
 }
 
-void Manager::end_comparison() {
-    const nvme::VolumeId volume = reconcile_->volume();
+void Manager::end_comparison(nvme::VolumeId volume) {
+    const Reconcile& done = comparing_.at(volume);
     const std::string name = records_.volumes.at(volume).name;
-    if (reconcile_->is_unsupported())
+    if (done.is_unsupported())
         log_warn(
             "volume '{}': the replicas were not compared after its last writer ended, because the firmware "
             "of an "
             "SSD does not know COPY SURVEY; update the nodes",
             name);
-    if (reconcile_->blocks_put() != 0)
+    if (done.blocks_put() != 0)
         log_warn(
             "volume '{}': its last writer ended within writes; {} blocks were copied to replicas that lacked "
             "them",
-            name, reconcile_->blocks_put());
-    if (reconcile_->left() != 0)
+            name, done.blocks_put());
+    if (done.left() != 0)
         log_error(
             "volume '{}': {} ranges of {} blocks could not be made equal on all replicas: {}; write them "
             "again",
-            name, reconcile_->left(), Reconcile::kRangeBlocks, nvme::status_name(reconcile_->left_refusal()));
-    live_[volume].equal_epoch = reconcile_->epoch();
+            name, done.left(), Reconcile::kRangeBlocks, nvme::status_name(done.left_refusal()));
+    live_[volume].equal_epoch = done.epoch();
     to_compare_.erase(volume);
-    reconcile_.reset();
+    comparing_.erase(volume);
 }
 
 /// True: there is more to do at once.
 bool Manager::compare_some(std::uint32_t commands) {
-    for (std::size_t tries = to_compare_.size(); tries != 0 && commands != 0; --tries) {
-        auto next =
-            reconcile_ ? to_compare_.find(reconcile_->volume()) : to_compare_.upper_bound(compared_last_);
+    for (std::size_t tries = to_compare_.size(); tries != 0; --tries) {
+        auto next = to_compare_.upper_bound(compared_last_);
         if (next == to_compare_.end()) next = to_compare_.begin();
         const nvme::VolumeId volume = *next;
         const auto record = records_.volumes.find(volume);
-        compared_last_ = volume;
         if (record == records_.volumes.end() || record->second.writer != 0 || is_equal(record->second)) {
             to_compare_.erase(next);
+            comparing_.erase(volume);
+            compared_last_ = volume;
             if (to_compare_.empty()) break;
             continue;
         }
-        const Reconcile::Step step = compare(volume, commands);
-        if (step != Reconcile::Step::kWaits) return true;
-        reconcile_.reset();  // others need not wait
+        // The same one next time, unless it waits: then others have their turn.
+        if (compare(volume, commands) != Reconcile::Step::kWaits) return true;
+        compared_last_ = volume;
     }
     return false;
 }
@@ -165,14 +181,16 @@ Error Manager::unequal_error(const nvme::VolumeRecord& record) const {
                      "out of the "
                      "map; 'gnstor health' shows its state",
                      what, behind->slot, behind->trouble.empty() ? "it does not answer" : behind->trouble);
-    if (!reconcile_ || reconcile_->volume() != record.geometry.volume)
+    const auto at = comparing_.find(record.geometry.volume);
+    if (at == comparing_.end())
         return error(Errc::kBusy, "{}, once the array map is in force; ask again later", what);
-    if (nvme::ok(reconcile_->refusal())) return error(Errc::kBusy, "{}; ask again later", what);
+    if (nvme::ok(at->second.refusal())) return error(Errc::kBusy, "{}; ask again later", what);
     return error(
         Errc::kBusy,
         "{}; the SSD of slot {} does not take part ({}): it is waited for until it answers or is out of the "
-        "map; 'gnstor health' shows its state",
-        what, reconcile_->waits_for(), nvme::status_name(reconcile_->refusal()));
+        "map; 'gnstor health' shows its state{}{}",
+        what, at->second.waits_for(), nvme::status_name(at->second.refusal()),
+        out_trouble_.empty() ? "" : "; ", out_trouble_);
 }
 
 }  // namespace gnstor::daemon

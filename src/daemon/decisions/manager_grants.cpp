@@ -59,7 +59,10 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     }
     if (stores && superseded_.empty()) {
         const bool taken_out = take_out_silent();
-        if (asks && !taken_out && map_in_force_) take_back_answering();
+        if (asks && !taken_out && map_in_force_) {
+            take_back_answering();
+            use_spares();
+        }
     }
     if (!superseded_.empty()) return report;
     if (hosts_in_force()) {

@@ -14,6 +14,7 @@ void Manager::add_slot_warnings(ArrayInfo& info) const {
                 "back or replaced",
                 s, uuid_text(records_.map.slots[s].ssd_uuid)));
     if (!out_trouble_.empty()) info.warnings.push_back(out_trouble_);
+    if (!spare_trouble_.empty()) info.warnings.push_back(spare_trouble_);
     for (const Drive& drive : drives_)
         if (drive.slot == kNoSlot && drive.out_slot == kNoSlot && drive.older.empty() && drive.listed)
             info.warnings.push_back(

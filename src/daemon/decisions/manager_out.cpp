@@ -147,6 +147,39 @@ void Manager::take_back_answering() {
     }
 }
 
+bool Manager::has_spare() const {
+    return std::ranges::any_of(drives_, [](const Drive& drive) {
+        return drive.slot == kNoSlot && drive.out_slot == kNoSlot && drive.older.empty();
+    });
+}
+
+/// Gives a slot that has been out for long to a spare. Its SSD is *down* then, and comes back as an empty spare only. As
+/// in take_back_answering(), not while a client holds a volume for writing.
+void Manager::use_spares() {
+    spare_trouble_.clear();
+    for (std::uint32_t s = 0; s < records_.map.slot_count; ++s) {
+        if (!is_out(s)) out_since_ms_.erase(s);
+        if (is_out(s)) out_since_ms_.try_emplace(s, now_ms_);
+    }
+    if (options_.spare_after_ms == 0 || !has_spare()) return;
+    for (const auto& [slot, since_ms] : out_since_ms_) {
+        if (now_ms_ - since_ms < options_.spare_after_ms || now_ms_ < next_spare_ms_) continue;
+        if (rebuilding_slot() != kNoSlot) return;  // one is filled at a time
+        const std::string refused = fmt::format("slot {} is out, and no spare takes it by itself", slot);
+        if (written_by_client()) {
+            spare_trouble_ = fmt::format(
+                "{} while a volume is open for writing; 'gnstor ssd replace {}' has a spare take it now",
+                refused, slot);
+            return;
+        }
+        const Result<void> replaced = replace_ssd(slot, now_ms_);
+        if (replaced.ok()) return;  // the slots may be others now
+        next_spare_ms_ = now_ms_ + kGrantsUntilBackAgain * options_.grant_ms;
+        spare_trouble_ = fmt::format("{}: {}", refused, replaced.error().message);
+        return;
+    }
+}
+
 /// Whether an SSD that is out answers, and its store is no older copy; its trouble says why not.
 bool Manager::is_back(Drive& drive) {
     const Result<void> admitted = admit(drive);

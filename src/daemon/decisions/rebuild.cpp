@@ -153,6 +153,7 @@ void Rebuild::begin_survey(const Part& part) {
     if (mutation_ != RebuildMutation::kDonorsOnly) asked_.push_back(slot_);
     next_asked_ = 0;
     floor_ = floor_epoch_ = 0;
+    all_closed_ = false;
     anything_.assign((blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
     phase_ = Phase::kSurvey;
 }
@@ -179,13 +180,21 @@ Rebuild::Step Rebuild::survey(CopyPort& port) {
         anything_[group] = anything_[group] || there;
     }
     for (const nvme::SurveyExtent& extent : extents_) {
-        if (slot == slot_ || epoch < floor_epoch_ || extent.floor == nvme::kClosedFloor) continue;
-        floor_ = epoch > floor_epoch_ ? extent.floor : std::max(floor_, extent.floor);
-        floor_epoch_ = epoch;
+        if (slot == slot_ || epoch < floor_epoch_) continue;
+        if (epoch > floor_epoch_) {
+            floor_ = 0;
+            all_closed_ = true;
+            floor_epoch_ = epoch;
+        }
+        if (extent.floor == nvme::kClosedFloor) continue;
+        floor_ = std::max(floor_, extent.floor);
+        all_closed_ = false;
     }
     ++next_asked_;
-    // Before the target is asked. A closed volume takes no write at all.
-    if (next_asked_ < asked_.size() && asked_[next_asked_] == slot_ && floor_ != 0) phase_ = Phase::kFloor;
+    // Before the target is asked. The floor of a comparison is for one that is filled with what all donors agree on.
+    const bool target_next = next_asked_ < asked_.size() && asked_[next_asked_] == slot_;
+    if (target_next && all_closed_) floor_ = nvme::kClosedFloor;
+    if (target_next && floor_ != 0) phase_ = Phase::kFloor;
     return Step::kWorked;
 }
 

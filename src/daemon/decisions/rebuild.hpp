@@ -181,6 +181,7 @@ class Rebuild {
     std::vector<bool> anything_;  ///< by group of nvme::kSurveyGroupBlocks of surveyed_
     nvme::Epoch floor_epoch_ = 0;
     std::uint64_t floor_ = 0;  ///< of the donors, in floor_epoch_
+    bool all_closed_ = false;  ///< each donor in floor_epoch_ has the floor of a comparison
     CopyRange range_;
     placement::Replicas replicas_{};
     std::uint32_t donor_ = 0;  ///< index in replicas_ of the next donor

@@ -38,6 +38,7 @@ bool Reconcile::is_compared(std::uint32_t slot) const {
 }
 
 Reconcile::Step Reconcile::step(CopyPort& port) {
+    refusal_ = Status::kSuccess;
     if (phase_ == Phase::kNext && !take_range()) return step(port);  // another phase
     switch (phase_) {
         case Phase::kSurvey:
@@ -92,7 +93,12 @@ void Reconcile::end_survey() {
     // before the last one was told, and another drive be *in* since.
     const bool resolved = any_closed_ ? !any_open_ : highest_ <= floor_;
     if (window_ == 0 && resolved) {
-        phase_ = Phase::kEnd;
+        // A drive that is away, or being filled, may have what was never resolved here: only the closing floor tells that
+        // it does not count.
+        const bool all_here = std::ranges::none_of(map_.slots, [](const auto& slot) {
+            return placement::takes_part(slot) && slot.state != SlotState::kIn;
+        });
+        phase_ = all_here || any_closed_ ? Phase::kEnd : Phase::kFloor;
         return;
     }
     if (mutation_ != ReconcileMutation::kNoComparison) find_ranges();
@@ -137,23 +143,19 @@ bool Reconcile::differs(const CopyRange& range, const placement::Replicas& repli
 
 /// False: the phase has changed.
 bool Reconcile::take_range() {
-    std::deque<CopyRange>& from = floors_sent_ ? left_ : ranges_;
     const bool enough = mutation_ == ReconcileMutation::kFirstRange && ranges_compared_ != 0;
-    const bool more = floors_sent_ ? left_tries_ != 0 : !from.empty() && !enough;
-    if (!more) {
+    if (ranges_.empty() || enough) {
         const bool surveyed = window_ >= geometry_.capacity_blocks || enough;
-        phase_ = floors_sent_ ? Phase::kEnd : surveyed ? Phase::kFloor : Phase::kSurvey;
+        phase_ = surveyed ? Phase::kFloor : Phase::kSurvey;
         return false;
     }
-    if (floors_sent_) --left_tries_;
-    range_ = from.front();
-    from.pop_front();
+    range_ = ranges_.front();
+    ranges_.pop_front();
     const placement::Replicas placed = place(map_, geometry_, range_.first >> geometry_.chunk_shift);
     replicas_.clear();
     for (std::uint32_t i = 0; i < placed.count; ++i)
         if (is_compared(placed.slot[i])) replicas_.push_back({placed.slot[i]});
     next_replica_ = 0;
-    attempts_ = 0;
     phase_ = Phase::kRead;
     return true;
 }
@@ -183,9 +185,11 @@ Reconcile::Step Reconcile::read(CopyPort& port) {
 bool Reconcile::is_newer(const Replica& a, const Replica& b, std::uint32_t block) const {
     const auto order = [block](const Replica& r) {
         const CopyRecord& v = r.records[block];
-        return std::tuple(v.epoch, v.sequence, v.kind == CopyKind::kAbsent ? 0 : v.content);
+        // The closing floor says nothing of why the block is not there: it must not win over data that a drive refused.
+        const bool closed = v.kind == CopyKind::kAbsent && v.sequence == nvme::kClosedFloor;
+        return std::tuple(v.epoch, closed ? 0 : v.sequence, v.kind == CopyKind::kAbsent ? 0 : v.content);
     };
-    return mutation_ == ReconcileMutation::kOldestWins ? order(a) < order(b) : order(a) > order(b);
+    return order(a) > order(b);
 }
 
 /// The newest version of each block.
@@ -235,10 +239,11 @@ Reconcile::Step Reconcile::write(CopyPort& port) {
             const bool later = is_local(status) || status == Status::kNotGranted ||
                                status == Status::kStaleMap || status == Status::kStaleEpoch ||
                                status == Status::kBusy;
-            if (later || ++attempts_ < kAttempts) return refused(slot, status);
-            // The other replicas may take it all the same.
+            if (later) return refused(slot, status);
+            // The other replicas take it all the same.
             left_refusal_ = status;
-            if (left_.empty() || left_.back().first != range_.first) left_.push_back(range_);
+            if (left_first_ != range_.first || left_ == 0) ++left_;
+            left_first_ = range_.first;
         } else {
             for (std::uint32_t block = 0; block < range_.blocks; ++block) {
                 CopyRecord record;
@@ -247,7 +252,6 @@ Reconcile::Step Reconcile::write(CopyPort& port) {
             }
         }
     }
-    attempts_ = 0;
     if (++next_replica_ < replicas_.size()) {
         compose(next_replica_);
     } else {
@@ -263,9 +267,7 @@ Reconcile::Step Reconcile::floor(CopyPort& port) {
     if (!ok(status)) return refused(slot, status);
     if (++next_slot_ == compared_slots_) compared_ = true;
     if (next_slot_ < slots_.size()) return Step::kWorked;
-    floors_sent_ = true;
-    left_tries_ = left_.size();
-    phase_ = Phase::kNext;
+    phase_ = Phase::kEnd;
     return Step::kWorked;
 }
 

@@ -12,9 +12,9 @@
 //   this has ended; and for one version of the map, which is in force;
 //   * every slot that is written is asked and takes the floor, and those that are *in* are compared. A drive that does not
 //   answer is waited for. The blocks of a slot that is rebuilding are copied again afterwards (Rebuild::again());
-//   * no drive takes the floor before every range was made equal, or was found to be one that a replica refuses; such
-//   ranges are tried once more after the floor, which settles what a drive has lost or doubts. What then still differs is
-//   counted;
+//   * no drive takes the floor before every range was made equal, or was found to be one that a replica refuses, because
+//   it has no room: such ranges are counted, and the replicas differ there;
+//   * if nothing is unresolved, no drive takes it either, unless a slot of the map is out or rebuilding;
 //   * a drive that is rebuilding takes the floor last, when its blocks are to be copied again. As long as some drive lacks
 //   the floor, everything is compared anew: this is not forgotten if the comparison begins again.
 // One caller at a time.
@@ -35,7 +35,6 @@ namespace gnstor::daemon {
 /// Rules that the simulator breaks on purpose.
 enum class ReconcileMutation : std::uint8_t {
     kNone,
-    kOldestWins,    ///< the oldest version is put in place of the newest
     kNoComparison,  ///< the floor alone is sent
     kIgnoreAbsent,  ///< blocks that some replica does not have are not compared
     kFirstRange,    ///< ends after one range
@@ -44,8 +43,6 @@ enum class ReconcileMutation : std::uint8_t {
 class Reconcile {
   public:
     static constexpr std::uint32_t kRangeBlocks = nvme::kSurveyGroupBlocks;
-    /// A range that a drive has refused so often is left until the end.
-    static constexpr std::uint32_t kAttempts = 4;
 
     /// `record`: without a writer.
     Reconcile(const placement::ArrayMap& map, const nvme::VolumeRecord& record,
@@ -69,7 +66,7 @@ class Reconcile {
     [[nodiscard]] std::uint64_t blocks_put() const { return blocks_put_; }
     [[nodiscard]] std::uint64_t ranges_compared() const { return ranges_compared_; }
     /// Ranges that a replica refuses, for example because it has no room.
-    [[nodiscard]] std::size_t left() const { return left_.size(); }
+    [[nodiscard]] std::size_t left() const { return left_; }
     [[nodiscard]] nvme::Status left_refusal() const { return left_refusal_; }
     /// A drive's firmware does not know COPY SURVEY, so nothing was compared.
     [[nodiscard]] bool is_unsupported() const { return unsupported_; }
@@ -115,11 +112,10 @@ class Reconcile {
     std::vector<std::vector<nvme::SurveyExtent>> surveys_;  ///< by index in slots_; of the present window
     std::uint64_t floor_ = 0, highest_ = 0;                 ///< of all drives; floor_: the writer's
     bool any_closed_ = false,
-         any_open_ = false;         ///< drives that have, and have not, the floor of a comparison
-    std::deque<CopyRange> ranges_;  ///< of the present window
-    std::deque<CopyRange> left_;
-    std::size_t left_tries_ = 0;  ///< of left_: to be tried again after the floor
-    bool floors_sent_ = false;
+         any_open_ = false;              ///< drives that have, and have not, the floor of a comparison
+    std::deque<CopyRange> ranges_;       ///< of the present window
+    std::size_t left_ = 0;               ///< ranges that some replica refuses
+    nvme::BlockAddress left_first_ = 0;  ///< of the last of them
 
     CopyRange range_;
     std::vector<Replica> replicas_;
@@ -127,7 +123,6 @@ class Reconcile {
     std::vector<std::size_t> winner_;  ///< by block of the range: index in replicas_, or kNone
     std::vector<std::byte> data_;      ///< what COPY WRITE sends
     bool anything_ = false;            ///< data_ changes a block
-    std::uint32_t attempts_ = 0;
 
     std::uint64_t blocks_put_ = 0, ranges_compared_ = 0;
     bool compared_ = false;  ///< and the caller was not told

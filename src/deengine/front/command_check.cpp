@@ -1,6 +1,8 @@
 // command_check.cpp: the chain of checks, in the order that command_check.hpp documents.
 #include "deengine/front/command_check.hpp"
 
+#include <gnstor/nvme/copy.hpp>
+
 #include <cstring>
 
 namespace gnstor::deengine {
@@ -115,7 +117,7 @@ Status CommandCheck::check_fields(const nvme::Command& raw, const CheckedCommand
         if (f.accept_older && f.blocks != 1) return Status::kInvalidField;
     }
     if (changes_blocks(c.opcode)) {
-        if (f.sequence == 0) return Status::kInvalidField;
+        if (f.sequence == 0 || f.sequence >= nvme::kFirstStamp) return Status::kInvalidField;
         if (f.sequence <= volume.floor) return Status::kCommandSequenceError;
     }
     return Status::kSuccess;

@@ -82,7 +82,7 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandChe
     out.blocks = f.blocks;
     out.epoch = volume->record.birth_epoch;
     out.volume_epoch = volume->record.epoch;
-    out.sequence = f.epoch;     // the window's number
+    out.sequence = f.epoch;  // the window's number
     // COPY WRITE: the donor's epoch; else the floor that the front knows, which a shard may have lost by a crash.
     out.floor = opcode == CopyOpcode::kCopyWrite ? command.cdw13 : volume->floor;
     out.data = data.data();

@@ -100,6 +100,9 @@ Result<std::unique_ptr<Engine>> Engine::mount(std::span<Flash* const> flashes, c
                      units_for_blocks(1, geometry.pages_per_unit, 1, options));
     impl->router.attach(std::move(port), capacity);
     impl->vendor.begin(impl->router.port(), local.volumes_in_doubt);
+    // A crash may have lost the shards' record of a floor that the firmware's state has.
+    for (const Volume& v : impl->state.now().permissions.volumes())
+        if (v.floor != 0) impl->router.port().set_floor(v.record.geometry.volume, v.record.epoch, v.floor);
     impl->unsettled = impl->router.port().counters().unsettled != 0;
     local.volumes = impl->state.now().permissions.volumes().size();
     if (report != nullptr) *report = std::move(local);

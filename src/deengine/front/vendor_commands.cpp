@@ -263,6 +263,10 @@ Status VendorCommands::floor(const nvme::Command& command, Requester from, std::
     // Tells a writer that fills the table to send the next floor sooner.
     dw0 = static_cast<std::uint32_t>(std::min<std::uint64_t>(port_->counters().tombstones, ~0u));
     const std::uint64_t floor = two_dwords(command.cdw12, command.cdw13);
+    // Whatever a writer has sent is below; that of a comparison is the daemon's, when the volume is closed.
+    if (floor >= nvme::kFirstStamp && (!from.privileged || floor != nvme::kClosedFloor))
+        return Status::kInvalidField;
+    if (floor == nvme::kClosedFloor && volume->record.writer != 0) return Status::kStaleEpoch;
     // A crash may lose the floor of a writer, who sends the next one soon. That of a comparison is stored: what relies on it
     // happens once (docs/array.md, rule 11).
     const bool closes = from.privileged && floor == nvme::kClosedFloor && volume->floor != floor;

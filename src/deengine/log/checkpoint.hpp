@@ -45,7 +45,7 @@ struct VolumeFloor {
     /// equals the floor and is not stored.
     std::uint64_t logged = 0;
     /// Highest sequence that may have trimmed without a tombstone, because the table was full. Not stored: after a
-    /// mount it is `highest`.
+    /// mount it is what `highest` was in the checkpoint.
     std::uint64_t untold = 0;
 };
 

@@ -64,6 +64,8 @@ void CheckpointChoice::drop_dead(ShardState& state) {
         if (lives.lives(f.volume, f.epoch, 0)) {
             state.floors.raise(f.volume, f.epoch, f.floor);
             state.floors.seen(f.volume, f.epoch, f.highest);
+            // The checkpoint does not tell which trims had left no tombstone. All later ones are in the journal, and get one.
+            state.floors.trimmed_untold(f.volume, f.epoch, f.highest);
         } else if (input_.options.mutation != Mutation::kApplyOutdatedPage) {
             lost_records_.note_dropped(f.volume, f.epoch);
             // Map entries carry no epoch: all that the checkpoint maps is of the same volume as the floor.

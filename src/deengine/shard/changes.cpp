@@ -121,7 +121,7 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
     if (!has_data(state_.flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
     if (oob.kind == PageKind::kLostOrder && copies_) {
         // Whatever the lost version was: once its bound is resolved, the donor has it, or what replaced it.
-        const bool closed = c.volume_epoch > oob.epoch;
+        const bool closed = closed_ || c.volume_epoch > oob.epoch;
         const bool passed = state_.floors.resolved(c.volume, oob.epoch) >= oob.sequence;
         return closed || passed ? Action::kReplace : Action::kUnknownOrder;
     }

@@ -11,8 +11,7 @@ using nvme::CopyRecord;
 using nvme::Status;
 using nvme::SurveyExtent;
 
-constexpr std::uint32_t kAhead = 12;               ///< how far a survey looks ahead in the map
-constexpr std::uint64_t kFirstStamp = 1ull << 63;  ///< above the sequences of writers
+constexpr std::uint32_t kAhead = 12;  ///< how far a survey looks ahead in the map
 constexpr std::uint32_t kStampBits = 24;
 
 /// Whether the donor had, when it was read, this version or what counts in its place.
@@ -173,7 +172,7 @@ std::uint64_t Copies::next_stamp() {
     const std::uint64_t group = state_.groups.current();
     stamps_ = group == stamp_group_ ? stamps_ + 1 : 0;
     stamp_group_ = group;
-    return kFirstStamp | group << kStampBits | (stamps_ & ((1u << kStampBits) - 1));
+    return nvme::kFirstStamp | group << kStampBits | (stamps_ & ((1u << kStampBits) - 1));
 }
 
 /// The order under which the donor's version is put. `trimmed`: the newest trim that the window knows of.
@@ -190,7 +189,10 @@ WriteOrder Copies::order_to_put(const ShardCommand& c, const CopyRecord& r, Bloc
     const bool ended =
         c.sequence == nvme::kCopyClosed || epoch < r.resolved_epoch || r.resolved() == nvme::kClosedFloor;
     const nvme::Epoch closed = ended ? epoch : epoch - 1;
-    if (donors.epoch <= closed && own.epoch <= closed) return {closed, next_stamp(), r.content};
+    if (donors.epoch <= closed && own.epoch <= closed) {
+        const bool stamped = own.epoch == closed && own.sequence >= nvme::kFirstStamp;
+        return {closed, std::max(next_stamp(), stamped ? own.sequence + 1 : 0), r.content};
+    }
     const bool only_here = own > donors && is_resolved(r, own);
     return only_here ? WriteOrder{epoch, r.resolved(), r.content} : donors;
 }
@@ -215,8 +217,10 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, const WriteOrder& tri
 /// Once it is resolved, the donor has it, or what replaced it, or it was never acknowledged.
 Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
     if (!state_.doubts.empty()) {
+        // Of a closed volume the version was chosen among all replicas, so it counts whatever this drive has lost.
+        const bool closed = c.sequence == nvme::kCopyClosed;
         const nvme::Epoch epoch = std::min(static_cast<nvme::Epoch>(c.floor), c.volume_epoch);
-        state_.doubts.settle(key, {epoch, state_.floors.resolved(c.volume, epoch), ~0u});
+        state_.doubts.settle(key, {epoch, closed ? ~0ull : state_.floors.resolved(c.volume, epoch), ~0u});
         if (reads_.in_doubt(key)) return Status::kDoubtful;
     }
     const auto entry = state_.map.find(key);
@@ -236,7 +240,8 @@ Status Copies::remove_resolved(const ShardCommand& c, const CopyRecord& absent, 
     one.op = ShardOp::kTrim;
     one.data = nullptr;
     one.epoch = absent.epoch;
-    one.sequence = absent.sequence == nvme::kClosedFloor ? next_stamp() : absent.sequence;
+    const bool decided = c.sequence == nvme::kCopyClosed || absent.sequence == nvme::kClosedFloor;
+    one.sequence = decided ? next_stamp() : absent.sequence;
     return changes_.put_copy(one, c.sequence == nvme::kCopyClosed);
 }
 

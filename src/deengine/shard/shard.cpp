@@ -40,7 +40,6 @@ void Shard::Impl::start(std::uint32_t newest_group) {
     pool.durable(newest_group);
     schedule.note_begin();
     pruner.drop_all_resolved();
-    floors.forget_untold();
     reserve_for_journal();
 }
 

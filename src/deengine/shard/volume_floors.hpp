@@ -57,10 +57,6 @@ class VolumeFloors {
         VolumeFloor& entry = at(volume, epoch);
         if (entry.epoch == epoch) entry.untold = std::max(entry.untold, sequence);
     }
-    /// After a mount: whether a trim left no tombstone is not known any more.
-    void forget_untold() {
-        for (VolumeFloor& entry : entries_) entry.untold = entry.highest;
-    }
     /// Whether every trim of this epoch that is not resolved has its tombstone.
     [[nodiscard]] bool all_told(nvme::VolumeId volume, nvme::Epoch epoch) const {
         const VolumeFloor* entry = find(volume);

@@ -316,9 +316,8 @@ nvme::CommandsSupportedLog AdminHandler::commands_supported_log() const {
                           AdminOpcode::kVolumeList, AdminOpcode::kMapSet, AdminOpcode::kMapGet,
                           AdminOpcode::kFloor, nvme::kGrantAsk})
         l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
-    for (const auto op :
-         {nvme::CopyOpcode::kCopyOpen, nvme::CopyOpcode::kCopyWrite, nvme::CopyOpcode::kCopyRead,
-          nvme::CopyOpcode::kCopySurvey})
+    for (const auto op : {nvme::CopyOpcode::kCopyOpen, nvme::CopyOpcode::kCopyWrite,
+                          nvme::CopyOpcode::kCopyRead, nvme::CopyOpcode::kCopySurvey})
         l.admin[static_cast<std::uint8_t>(op)] = nvme::kEffectSupported;
     return l;
 }
