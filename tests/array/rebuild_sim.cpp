@@ -232,7 +232,7 @@ void RebuildSim::end_reconcile() {
     if (quiet_ || one_in(2)) begin_next_epoch();
 }
 
-/// The daemon remembers that the replicas are equal, whatever has happened to drives since.
+/// The daemon remembers that the replicas are equal, also if drives were out, restarted or replaced since then.
 void RebuildSim::begin_next_epoch() {
     if (told_.version == stored_.version) compare_replicas("before the next epoch", stored_);
     closing_ = Close::kOpening;
@@ -477,7 +477,9 @@ void RebuildSim::deliver(std::size_t index) {
           copy ? "" : fmt::format("{} ", m.command.cdw12), m.slot, status_name(a.status));
     // A drive that is back has not heard of the epoch yet; the next floor comes soon.
     const bool behind = a.status == Status::kNotGranted && counts_.backs != 0;
-    const bool removed = a.status == Status::kAccessDenied && (closing_ != Close::kNo || counts_.backs != 0);
+    // Only where the drive's record names no writer: it has the newest one and that has none, or it has an older one.
+    const bool has_writer = raised_.contains(m.slot) && record_.writer != 0;
+    const bool removed = a.status == Status::kAccessDenied && !has_writer;
     if (!copy && !ok(a.status) && a.status != Status::kStaleEpoch && !behind && !removed)
         fail(fmt::format("FLOOR to slot {}: {}", m.slot, status_name(a.status)));
 }
@@ -518,19 +520,25 @@ void RebuildSim::publish_floor() {
 
 // Reads -----------------------------------------------------------------------------------------------------------
 
+Status RebuildSim::read_replica(std::uint32_t slot, nvme::BlockAddress block, nvme::Epoch epoch,
+                                nvme::MapVersion version, std::vector<std::byte>& data) {
+    nvme::IoFields f;
+    f.volume = kVolume;
+    f.client = kClient;
+    f.block = block;
+    f.epoch = epoch;
+    f.map_version = version;
+    data.resize(nvme::kBlockBytes);
+    return command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+}
+
 void RebuildSim::read() {
     const nvme::BlockAddress block = below(kBlocks);
     const auto replicas = replicas_of(known_, block);
     const std::uint32_t slot = replicas.slot[below(replicas.count)];
     if (known_.slots[slot].state != SlotState::kIn || slot == out_slot()) return;
-    nvme::IoFields f;
-    f.volume = kVolume;
-    f.client = kClient;
-    f.block = block;
-    f.epoch = epoch_;
-    f.map_version = known_.version;
-    std::vector<std::byte> data(nvme::kBlockBytes);
-    const Status s = command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+    std::vector<std::byte> data;
+    const Status s = read_replica(slot, block, epoch_, known_.version, data);
     if (ok(s)) check_read(block, slot, acknowledged_[block], data.data());
 }
 
@@ -667,15 +675,8 @@ void RebuildSim::compare_replicas(const char* when, const placement::ArrayMap& m
         for (std::uint32_t i = 0; i < replicas.count; ++i) {
             const std::uint32_t slot = replicas.slot[i];
             if (map.slots[slot].state != SlotState::kIn || !active_.contains(slot)) continue;
-            nvme::IoFields f;
-            f.volume = kVolume;
-            f.client = kClient;
-            f.block = block;
-            f.epoch = record_.epoch;
-            f.map_version = map.version;
-            std::vector<std::byte> data(nvme::kBlockBytes);
-            const Status s =
-                command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+            std::vector<std::byte> data;
+            const Status s = read_replica(slot, block, record_.epoch, map.version, data);
             if ((s == Status::kUnrecoveredReadError || s == Status::kDoubtful) && drives_[slot]->spoilt)
                 continue;
             if (!ok(s)) return fail(fmt::format("block {} in slot {}: {}", block, slot, status_name(s)));
@@ -692,16 +693,9 @@ void RebuildSim::compare_all() {
     for (nvme::BlockAddress block = 0; block < kBlocks; ++block) {
         const auto replicas = replicas_of(known_, block);
         for (std::uint32_t i = 0; i < replicas.count; ++i) {
-            nvme::IoFields f;
-            f.volume = kVolume;
-            f.client = kClient;
-            f.block = block;
-            f.epoch = epoch_;
-            f.map_version = known_.version;
-            std::vector<std::byte> data(nvme::kBlockBytes);
             const std::uint32_t slot = replicas.slot[i];
-            const Status s =
-                command(slot, nvme::encode_io(IoOpcode::kRead, f), {kClient, false}, data).status;
+            std::vector<std::byte> data;
+            const Status s = read_replica(slot, block, epoch_, known_.version, data);
             ++counts_.blocks_compared;
             // Not healed yet: a bad page, or a young one that a kill made doubtful.
             const bool bad = s == Status::kUnrecoveredReadError || s == Status::kDoubtful;

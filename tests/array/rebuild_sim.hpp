@@ -163,6 +163,8 @@ class RebuildSim final : public daemon::CopyPort {
     void end_reconcile();
     void begin_next_epoch();
     void compare_replicas(const char* when, const placement::ArrayMap& map);
+    nvme::Status read_replica(std::uint32_t slot, nvme::BlockAddress block, nvme::Epoch epoch,
+                              nvme::MapVersion version, std::vector<std::byte>& data);
     void spoil_page();
     void activate_one();
     void learn_map();

@@ -276,7 +276,8 @@ class ModelSsd final : public SsdPort {
         const bool deleting = (record.flags & nvme::kVolumeDeleting) != 0;
         if (open != flash_.unresolved.end() && record.epoch > open->second && !deleting && !flash_.was_out)
             violated("the next epoch begins before the replicas are compared");
-        if (record.writer != 0) flash_.unresolved[record.geometry.volume] = record.epoch;
+        if (record.writer != 0 && record.geometry.replicas > 1)
+            flash_.unresolved[record.geometry.volume] = record.epoch;
         if (record.revision < known.revision) violated("a revision went back");
         if (record.revision == known.revision && std::memcmp(&known, &record, sizeof(known)) != 0)
             violated(

@@ -58,7 +58,14 @@ class OutTest : public ManagerTest {
         return false;
     }
 
+    void add_spare() {
+        spare_flash.uuid[0] = 0xC0;
+        ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    }
+
     nvme::ClientId owner = 0;
+    ModelFlash spare_flash;
+    ModelSsd spare{9, spare_flash};
 };
 
 TEST_F(OutTest, ASilentSsdIsTakenOutWhenItsGrantHasEndedAndNotBefore) {
@@ -341,32 +348,26 @@ TEST_F(OutTest, ACreationThatIsPendingDoesNotKeepItFromBeingFilled) {
 
 TEST_F(OutTest, ASpareTakesASlotThatIsOut) {
     silence_until_out();
-    ModelFlash flash;
-    flash.uuid[0] = 0xC0;
-    ModelSsd spare(9, flash);
     expect_error(manager->replace_ssd(kSilent, now), Errc::kNotFound, "nor is there a spare");
-    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    add_spare();
     ASSERT_TRUE(manager->replace_ssd(kSilent, now).ok());
     rebuild();
     EXPECT_EQ(state(kSilent), "in");
-    EXPECT_EQ(flash.volumes.size(), 2u);
+    EXPECT_EQ(spare_flash.volumes.size(), 2u);
     heal();
     let_pass(kGrantMs);
     EXPECT_EQ(array.flash[kSilent]->map_version, 1u) << "the SSD that was replaced does not come back";
 }
 
 TEST_F(OutTest, ASpareTakesASlotByItselfThatHasBeenOutForLong) {
-    ModelFlash flash;
-    flash.uuid[0] = 0xC0;
-    ModelSsd spare(9, flash);
-    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    add_spare();
     silence_until_out();
     let_pass(options.spare_after_ms - 2 * kGrantMs);
     EXPECT_EQ(state(kSilent), "out");
-    EXPECT_EQ(flash.map_version, 0u);
+    EXPECT_EQ(spare_flash.map_version, 0u);
     let_pass(4 * kGrantMs);
     EXPECT_EQ(state(kSilent), "rebuilding");
-    EXPECT_NE(flash.map_version, 0u);
+    EXPECT_NE(spare_flash.map_version, 0u);
     rebuild();
     EXPECT_EQ(state(kSilent), "in");
     heal();
@@ -375,10 +376,7 @@ TEST_F(OutTest, ASpareTakesASlotByItselfThatHasBeenOutForLong) {
 }
 
 TEST_F(OutTest, ASpareWaitsWhileAVolumeIsOpenForWritingAndIfItIsToldTo) {
-    ModelFlash flash;
-    flash.uuid[0] = 0xC0;
-    ModelSsd spare(9, flash);
-    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    add_spare();
     silence_until_out();
     const auto opened = open(owner, "v");
     ASSERT_TRUE(opened.ok());
@@ -399,25 +397,19 @@ TEST_F(OutTest, ASpareWaitsWhileAVolumeIsOpenForWritingAndIfItIsToldTo) {
 TEST_F(OutTest, WithoutATimeForItNoSpareTakesASlotByItself) {
     options.spare_after_ms = 0;
     start();
-    ModelFlash flash;
-    flash.uuid[0] = 0xC0;
-    ModelSsd spare(9, flash);
-    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    add_spare();
     silence_until_out();
     let_pass(3'600'000);
     EXPECT_EQ(state(kSilent), "out");
 }
 
 TEST_F(OutTest, AnSsdThatComesBackInTimeKeepsItsSlot) {
-    ModelFlash flash;
-    flash.uuid[0] = 0xC0;
-    ModelSsd spare(9, flash);
-    ASSERT_TRUE(manager->add_spare(spare, now).ok());
+    add_spare();
     silence_until_out();
     let_pass(options.spare_after_ms / 2);
     come_back();
     let_pass(options.spare_after_ms);
-    EXPECT_EQ(flash.map_version, 0u);
+    EXPECT_EQ(spare_flash.map_version, 0u);
     EXPECT_EQ(state(kSilent), "in");
 }
 

@@ -190,6 +190,20 @@ TEST(Closed, OfTwoCopiesOfABlockTheLaterOneCountsAfterARestart) {
     EXPECT_TRUE(rig.reads(0, 4));
 }
 
+TEST(Closed, APageThatHasRottedIsReplacedByTheSameContentsUnderAnOlderOrder) {
+    ClosedRig rig;
+    rig.close();
+    ASSERT_EQ(rig.put(0, ClosedRig::record_of(CopyKind::kData, 1, 6), pattern(6)), Status::kSuccess);
+    for (PageNumber page = 0; page < rig.flash.geometry().pages(); ++page) {
+        PageOob oob{};
+        if (has_data(rig.flash.read_oob(page, oob)) && oob.kind == PageKind::kData && oob.vid == kVolume)
+            rig.flash.flip_data(page, 17);
+    }
+    ASSERT_FALSE(rig.reads(0, 6));
+    EXPECT_EQ(rig.put(0, ClosedRig::record_of(CopyKind::kData, 1, 6), pattern(6)), Status::kSuccess);
+    EXPECT_TRUE(rig.reads(0, 6));
+}
+
 TEST(Closed, ABlockThatIsNamedAsUnchangedStays) {
     ClosedRig rig;
     EXPECT_EQ(rig.write(rig.at(0), 9, pattern(9)).status, Status::kSuccess);

@@ -222,18 +222,14 @@ TEST_F(Isolation, GarbageOnOneConnectionDoesNotDisturbAnother) {
     common.timeout_ns = kLongNs;
 
     // Connections of one who knows his name and nothing else.
-    nvmf::HostOptions o;
-    o.peer_address = rig.node->address();
-    o.host_nqn = bob->identity().host_nqn;
-    o.host_id[0] = 7;
-    o.keep_alive_ms = 0;
-    o.io_queues = 4;
+    const auto options_of = [&](std::uint32_t slot) {
+        nvmf::HostOptions o = rig.host_options(*bob, slot);
+        o.io_queues = 4;
+        return o;
+    };
     std::vector<std::unique_ptr<nvmf::HostController>> hosts;
-    for (std::uint32_t slot = 0; slot < 4; ++slot) {
-        o.service = embedded::Node::service(slot);
-        o.subsystem_nqn = rig.node->subsystem_nqn(slot);
-        hosts.push_back(nvmf::HostController::connect(*rig.nic, o).value());
-    }
+    for (std::uint32_t slot = 0; slot < 4; ++slot)
+        hosts.push_back(nvmf::HostController::connect(*rig.nic, options_of(slot)).value());
     SplitMix64 random(run_seed() + 23);
     std::vector<std::unique_ptr<nvmf::HostQueue>> queues(4);
     std::uint64_t sent = 0, connections = 0, answers = 0;
@@ -267,10 +263,8 @@ TEST_F(Isolation, GarbageOnOneConnectionDoesNotDisturbAnother) {
             if (queues[slot] == nullptr || queues[slot]->broken() || patience[slot] > 1000) {
                 queues[slot].reset();
                 if (!hosts[slot]->connected()) {
-                    o.service = embedded::Node::service(slot);
-                    o.subsystem_nqn = rig.node->subsystem_nqn(slot);
                     hosts[slot].reset();
-                    hosts[slot] = nvmf::HostController::connect(*rig.nic, o).value();
+                    hosts[slot] = nvmf::HostController::connect(*rig.nic, options_of(slot)).value();
                 }
                 auto opened = hosts[slot]->open_io_queue(static_cast<std::uint16_t>(1 + random.below(4)), 32);
                 if (!opened.ok()) continue;  // the last one of this number is still being taken down

@@ -39,14 +39,8 @@ class Leases : public ::testing::Test {
         const placement::ArrayMap map = rig.control->array()->map;
         const placement::VolumeGeometry& geometry = volume.record().geometry;
         const std::uint32_t slot = place(map, geometry, block >> geometry.chunk_shift).slot[0];
-        nvmf::HostOptions o;
-        o.peer_address = rig.node->address();
-        o.host_nqn = alice->identity().host_nqn;
-        o.host_id[0] = 7;
-        o.keep_alive_ms = 0;
+        nvmf::HostOptions o = rig.host_options(*alice, slot);
         o.io_queues = 1;
-        o.service = embedded::Node::service(slot);
-        o.subsystem_nqn = rig.node->subsystem_nqn(slot);
         auto host = nvmf::HostController::connect(*rig.nic, o).value();
         auto queue = host->open_io_queue(1, 8).value();
         nvme::IoFields f;

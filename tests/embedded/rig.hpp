@@ -24,6 +24,7 @@
 #include "embedded/node.hpp"
 #include "embedded/overlaid_port.hpp"
 #include "gnor/channel.hpp"
+#include "nvmf/host/host.hpp"
 #include "rdma/wire/loop/loop_wire.hpp"
 #include "rdma/wire/loop/soft_nic.hpp"
 #include "support/seed.hpp"
@@ -175,6 +176,18 @@ class ArrayRig {
         }
         if (publish) control->set_map(next);
         return next;
+    }
+
+    /// For a connection of a client's own to the SSD of a slot, beside its channels.
+    [[nodiscard]] nvmf::HostOptions host_options(const client::Client& client, std::uint32_t slot) const {
+        nvmf::HostOptions o;
+        o.peer_address = node->address();
+        o.service = embedded::Node::service(slot);
+        o.subsystem_nqn = node->subsystem_nqn(slot);
+        o.host_nqn = client.identity().host_nqn;
+        o.host_id[0] = 7;
+        o.keep_alive_ms = 0;
+        return o;
     }
 
     /// Nothing was wrong on the wire; nothing is in flight, no slot and no pool block is lost.

@@ -122,9 +122,14 @@ constexpr std::uint32_t survey_extents(std::uint32_t blocks) {
     return (blocks + kExtentBlocks - 1) / kExtentBlocks;
 }
 
+/// Where the contents of block `i` lie in the data of COPY READ and COPY WRITE of so many blocks, behind all records.
+constexpr std::size_t copy_contents_at(std::uint32_t blocks, std::uint32_t i) {
+    return std::size_t{blocks} * sizeof(CopyRecord) + std::size_t{i} * kBlockBytes;
+}
+
 /// Bytes of the data of COPY READ and COPY WRITE.
 constexpr std::size_t copy_bytes(std::uint32_t blocks) {
-    return std::size_t{blocks} * (sizeof(CopyRecord) + kBlockBytes);
+    return copy_contents_at(blocks, blocks);
 }
 
 inline Command encode_copy(CopyOpcode opcode, std::uint64_t term, VolumeId volume, BlockAddress first,

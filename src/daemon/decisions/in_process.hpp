@@ -3,7 +3,7 @@
 // All functions may be called from any thread. Drives are called with the mutex held, so one change runs at a
 // time. Each call to a drive is bounded, and so is the wait for the mutex. The optional thread ends leases
 // and retries pending changes. What changes becomes events (events.hpp): the array is looked at after each call
-// that may change it, after each tick, and when somebody inspects it.
+// that may change it, after each tick, and in each inspect().
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>

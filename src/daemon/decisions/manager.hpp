@@ -121,8 +121,8 @@ class Manager {
     Result<void> unshare_volume(nvme::ClientId owner, const std::string& name, nvme::ClientId reader);
     Result<void> delete_volume(nvme::ClientId owner, const std::string& name, std::uint64_t now_ms);
     [[nodiscard]] std::vector<nvme::VolumeRecord> list_volumes() const;
-    /// Whether open_volume() failed because the volume's replicas are still being compared, and no SSD is waited for: asked
-    /// again at once, it goes on with that.
+    /// Whether open_volume() failed because the volume's replicas are still being compared, and no SSD is waited for. Another
+    /// call then continues the comparison.
     [[nodiscard]] bool is_comparing(const std::string& name) const;
 
     /// Gives the slot of an SSD that is lost to a spare that is empty, large enough and of a fitting failure domain.

@@ -58,7 +58,8 @@ bool Manager::may_compare(const nvme::VolumeRecord& record) const {
            told_ == records_.map.version && superseded_.empty() && read_only_.empty() && !unsure_;
 }
 
-/// Compares one volume. kWaits also if its turn has not come.
+/// Sends up to so many commands of the comparison of one volume. kWaits also while the end of its writer, or the map, is not
+/// in force on every SSD.
 Reconcile::Step Manager::compare(nvme::VolumeId volume, std::uint32_t commands) {
     const nvme::VolumeRecord& record = records_.volumes.at(volume);
     if (!may_compare(record)) return Reconcile::Step::kWaits;
@@ -88,8 +89,7 @@ void Manager::end_comparison(nvme::VolumeId volume) {
     if (done.is_unsupported())
         log_warn(
             "volume '{}': the replicas were not compared after its last writer ended, because the firmware "
-            "of an "
-            "SSD does not know COPY SURVEY; update the nodes",
+            "of an SSD does not know COPY SURVEY; update the nodes",
             name);
     if (done.blocks_put() != 0)
         log_warn(
@@ -137,8 +137,8 @@ bool Manager::copy_some(std::uint32_t commands) {
 Result<void> Manager::close_for(nvme::VolumeId volume, nvme::ClientId client, std::uint64_t now_ms) {
     const bool own = records_.volumes.at(volume).writer == client;
     Result<void> closed = close_epoch(volume, ~0ull);
-    if (own &&
-        records_.volumes.contains(volume)) {  // also if it is not known yet whether the change was stored
+    // Also if it is not known yet whether the change was stored.
+    if (own && records_.volumes.contains(volume)) {
         live_[volume].next_writer = client;
         live_[volume].lease_end_ms = now_ms + options_.lease_ms;
     }
@@ -178,8 +178,7 @@ Error Manager::unequal_error(const nvme::VolumeRecord& record) const {
     if (const Drive* behind = behind_in(record.geometry.volume); behind != nullptr)
         return error(Errc::kBusy,
                      "{}; the SSD of slot {} does not take part: {}; it is waited for until it answers or is "
-                     "out of the "
-                     "map; 'gnstor health' shows its state",
+                     "out of the map; 'gnstor health' shows its state",
                      what, behind->slot, behind->trouble.empty() ? "it does not answer" : behind->trouble);
     const auto at = comparing_.find(record.geometry.volume);
     if (at == comparing_.end())

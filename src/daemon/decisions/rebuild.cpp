@@ -47,14 +47,9 @@ Status SsdCopyPort::copy_write(std::uint32_t slot, const CopyRange& range, const
     return send(slot, nvme::CopyOpcode::kCopyWrite, range, source, data, dw0);
 }
 
-namespace {
-
-/// No answer, or not yet.
 bool is_for_now(Status why) {
     return is_local(why) || why == Status::kNotGranted || why == Status::kStaleMap;
 }
-
-}  // namespace
 
 Rebuild::Rebuild(const placement::ArrayMap& map, std::uint32_t slot,
                  std::span<const nvme::VolumeRecord> volumes, RebuildMutation mutation)
@@ -263,7 +258,7 @@ void Rebuild::merge(std::span<const std::byte> data) {
         CopyRecord record;
         std::memcpy(&record, data.data() + std::size_t{i} * sizeof(record), sizeof(record));
         if (read_[i] || record.kind == CopyKind::kUnreadable) continue;
-        const std::size_t contents = range_.blocks * sizeof(record) + std::size_t{i} * nvme::kBlockBytes;
+        const std::size_t contents = nvme::copy_contents_at(range_.blocks, i);
         std::memcpy(data_.data() + std::size_t{i} * sizeof(record), &record, sizeof(record));
         std::memcpy(data_.data() + contents, data.data() + contents, nvme::kBlockBytes);
         read_[i] = true;

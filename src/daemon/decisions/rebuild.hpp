@@ -64,6 +64,9 @@ class CopyPort {
                                    std::uint64_t floor) = 0;
 };
 
+/// Whether a drive gave no answer, or refused for the moment alone: it lacks a grant, or the newest map.
+[[nodiscard]] bool is_for_now(nvme::Status why);
+
 /// The drives of an array by slot; null: no drive. The ports outlive it.
 class SsdCopyPort final : public CopyPort {
   public:

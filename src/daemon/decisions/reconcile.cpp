@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <tuple>
+#include <utility>
 
 namespace gnstor::daemon {
 
@@ -156,6 +157,7 @@ bool Reconcile::take_range() {
     for (std::uint32_t i = 0; i < placed.count; ++i)
         if (is_compared(placed.slot[i])) replicas_.push_back({placed.slot[i]});
     next_replica_ = 0;
+    range_is_left_ = false;
     phase_ = Phase::kRead;
     return true;
 }
@@ -208,24 +210,23 @@ bool Reconcile::is_equal(const Replica& a, const Replica& b, std::uint32_t block
     const CopyKind x = a.records[block].kind, y = b.records[block].kind;
     if (x == CopyKind::kUnreadable || y == CopyKind::kUnreadable) return false;
     if ((x == CopyKind::kData) != (y == CopyKind::kData)) return false;
-    const std::size_t contents = range_.blocks * sizeof(CopyRecord) + std::size_t{block} * nvme::kBlockBytes;
+    const std::size_t contents = nvme::copy_contents_at(range_.blocks, block);
     return std::memcmp(a.data.data() + contents, b.data.data() + contents, nvme::kBlockBytes) == 0;
 }
 
 /// What the replica lacks.
 void Reconcile::compose(std::size_t replica) {
     data_.assign(nvme::copy_bytes(range_.blocks), std::byte{0});
-    anything_ = false;
+    composed_ = 0;
     for (std::uint32_t block = 0; block < range_.blocks; ++block) {
         CopyRecord record{};
         record.kind = CopyKind::kUnchanged;
         const std::size_t from = winner_[block];
         if (from != kNone && !is_equal(replicas_[from], replicas_[replica], block)) {
             record = replicas_[from].records[block];
-            const std::size_t contents =
-                range_.blocks * sizeof(CopyRecord) + std::size_t{block} * nvme::kBlockBytes;
+            const std::size_t contents = nvme::copy_contents_at(range_.blocks, block);
             std::memcpy(data_.data() + contents, replicas_[from].data.data() + contents, nvme::kBlockBytes);
-            anything_ = true;
+            ++composed_;
         }
         std::memcpy(data_.data() + std::size_t{block} * sizeof(record), &record, sizeof(record));
     }
@@ -233,23 +234,16 @@ void Reconcile::compose(std::size_t replica) {
 
 Reconcile::Step Reconcile::write(CopyPort& port) {
     const std::uint32_t slot = replicas_[next_replica_].slot;
-    if (anything_) {
+    if (composed_ != 0) {
         const Status status = port.copy_write(slot, range_, {nvme::kCopyClosed, epoch_}, data_);
-        if (!ok(status)) {
-            const bool later = is_local(status) || status == Status::kNotGranted ||
-                               status == Status::kStaleMap || status == Status::kStaleEpoch ||
-                               status == Status::kBusy;
-            if (later) return refused(slot, status);
-            // The other replicas take it all the same.
+        // Stale Epoch: the SSD has not taken the newest record yet.
+        if (is_for_now(status) || status == Status::kStaleEpoch || status == Status::kBusy)
+            return refused(slot, status);
+        if (ok(status)) {
+            blocks_put_ += composed_;
+        } else {  // the other replicas take it all the same
             left_refusal_ = status;
-            if (left_first_ != range_.first || left_ == 0) ++left_;
-            left_first_ = range_.first;
-        } else {
-            for (std::uint32_t block = 0; block < range_.blocks; ++block) {
-                CopyRecord record;
-                std::memcpy(&record, data_.data() + std::size_t{block} * sizeof(record), sizeof(record));
-                blocks_put_ += record.kind == CopyKind::kUnchanged ? 0 : 1;
-            }
+            left_ += std::exchange(range_is_left_, true) ? 0 : 1;
         }
     }
     if (++next_replica_ < replicas_.size()) {

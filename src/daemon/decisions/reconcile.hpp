@@ -112,17 +112,17 @@ class Reconcile {
     std::vector<std::vector<nvme::SurveyExtent>> surveys_;  ///< by index in slots_; of the present window
     std::uint64_t floor_ = 0, highest_ = 0;                 ///< of all drives; floor_: the writer's
     bool any_closed_ = false,
-         any_open_ = false;              ///< drives that have, and have not, the floor of a comparison
-    std::deque<CopyRange> ranges_;       ///< of the present window
-    std::size_t left_ = 0;               ///< ranges that some replica refuses
-    nvme::BlockAddress left_first_ = 0;  ///< of the last of them
+         any_open_ = false;         ///< drives that have, and have not, the floor of a comparison
+    std::deque<CopyRange> ranges_;  ///< of the present window
+    std::size_t left_ = 0;          ///< ranges that some replica refuses
 
     CopyRange range_;
     std::vector<Replica> replicas_;
     std::size_t next_replica_ = 0;
     std::vector<std::size_t> winner_;  ///< by block of the range: index in replicas_, or kNone
     std::vector<std::byte> data_;      ///< what COPY WRITE sends
-    bool anything_ = false;            ///< data_ changes a block
+    std::uint32_t composed_ = 0;       ///< blocks that data_ changes
+    bool range_is_left_ = false;       ///< a replica has refused the present range
 
     std::uint64_t blocks_put_ = 0, ranges_compared_ = 0;
     bool compared_ = false;  ///< and the caller was not told

@@ -9,6 +9,8 @@ namespace gnstor::deengine {
 using nvme::IoOpcode;
 using nvme::Status;
 
+static_assert(nvme::kExtentBlocks == 1u << CommandRouter::kExtentShift);
+
 namespace {
 
 /// Dataset management has its fields elsewhere, and flush has no block.

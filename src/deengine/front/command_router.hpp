@@ -24,7 +24,7 @@ namespace gnstor::deengine {
 class CommandRouter final : public CompletionSink {
   public:
     static constexpr std::uint64_t kPartTag = 1ull << 63;
-    static constexpr std::uint32_t kExtentShift = 8;  // nvme::kExtentBlocks
+    static constexpr std::uint32_t kExtentShift = 8;
 
     /// Whether so many blocks, at least one, lie in one extent, and so in one shard.
     static constexpr bool within_extent(nvme::BlockAddress first, std::uint32_t blocks) {

@@ -21,7 +21,7 @@ bool is_resolved(const CopyRecord& r, const WriteOrder& order) {
 }
 
 std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
-    return c.data + std::size_t{c.blocks} * sizeof(CopyRecord) + std::size_t{i} * nvme::kBlockBytes;
+    return c.data + nvme::copy_contents_at(c.blocks, i);
 }
 
 }  // namespace
@@ -175,15 +175,20 @@ std::uint64_t Copies::next_stamp() {
     return nvme::kFirstStamp | group << kStampBits | (stamps_ & ((1u << kStampBits) - 1));
 }
 
+/// Whether a reader finds here what the donor has, under whatever order. A page that has rotted since is not that.
+bool Copies::reads_alike(const CopyRecord& r, BlockKey key, const WriteOrder& own) {
+    const bool data = state_.map.find(key).has_value();
+    if (r.kind != CopyKind::kData) return !data;
+    return data && own.crc == r.content && ok(reads_.read_block(key, block_.data()));
+}
+
 /// The order under which the donor's version is put. `trimmed`: the newest trim that the window knows of.
 WriteOrder Copies::order_to_put(const ShardCommand& c, const CopyRecord& r, BlockKey key,
                                 const WriteOrder& trimmed) {
     const WriteOrder donors{r.epoch, r.sequence, r.content};
     const nvme::Epoch epoch = std::min(r.resolved_epoch, c.volume_epoch);
     const WriteOrder own = std::max(stored(key).value_or(WriteOrder{}), trimmed);
-    const bool has_data = state_.map.find(key).has_value();
-    const bool same = r.kind == CopyKind::kData ? has_data && own.crc == r.content : !has_data;
-    if (own == donors || same || epoch == 0 || keeps_newer()) return donors;
+    if (own == donors || epoch == 0 || keeps_newer() || reads_alike(r, key, own)) return donors;
     // The newest epoch of which the donor lacks nothing that counts, and that no writer is in. Of a closed volume it is what
     // was found newest among all replicas.
     const bool ended =
@@ -217,7 +222,7 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, const WriteOrder& tri
 /// Once it is resolved, the donor has it, or what replaced it, or it was never acknowledged.
 Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
     if (!state_.doubts.empty()) {
-        // Of a closed volume the version was chosen among all replicas, so it counts whatever this drive has lost.
+        // Of a closed volume the version was chosen among all replicas: it is valid even if this drive has lost a newer one.
         const bool closed = c.sequence == nvme::kCopyClosed;
         const nvme::Epoch epoch = std::min(static_cast<nvme::Epoch>(c.floor), c.volume_epoch);
         state_.doubts.settle(key, {epoch, closed ? ~0ull : state_.floors.resolved(c.volume, epoch), ~0u});

@@ -57,6 +57,7 @@ class Copies {
     [[nodiscard]] std::optional<WriteOrder> stored(BlockKey key);
     [[nodiscard]] WriteOrder order_to_put(const ShardCommand& c, const nvme::CopyRecord& r, BlockKey key,
                                           const WriteOrder& trimmed);
+    [[nodiscard]] bool reads_alike(const nvme::CopyRecord& r, BlockKey key, const WriteOrder& own);
     std::uint64_t next_stamp();
     [[nodiscard]] bool keeps_newer() const { return state_.options.mutation == Mutation::kCopyKeepsNewer; }
     void read_one(const ShardCommand& c, std::uint32_t i, nvme::CopyRecord& record, std::byte* contents);
