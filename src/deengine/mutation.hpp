@@ -40,7 +40,9 @@ enum class Mutation : std::uint8_t {
     kCopyUntoldTrim,     ///< a rebuild's window opens though a trim may be unresolved and without a tombstone
     kCopyKeepsResolved,  ///< a rebuild leaves a resolved version where the donor has none any more
     kCopyKeepsNewer,  ///< a rebuild leaves a version that only the drive has, of a writer that was lost while it was out
-    kCopyOverTrim,  ///< a rebuild's copy is put though a newer trim came since its window was opened
+    kCopyOverTrim,    ///< a rebuild's copy is put though a newer trim came since its window was opened
+    kTrimNotNoted,    ///< an extent that was trimmed does not count as changed
+    kMountUnchanged,  ///< after a mount no extent counts as changed
 };
 
 }  // namespace gnstor::deengine

@@ -72,7 +72,7 @@ void RebuildSim::Drive::on_complete(std::uint64_t tag, Status status, std::uint6
 
 RebuildSim::RebuildSim(const RebuildSimOptions& options)
     : options_(options), random_(options.seed), acknowledged_(kBlocks, 0), losses_left_(3) {
-    record_ = deengine::test::make_record(kVolume, kClient, 1, kBlocks);
+    record_ = deengine::test::make_record(kVolume, kClient, 1, kCapacity);
     record_.geometry.replicas = static_cast<std::uint8_t>(one_in(3) ? 3 : 2);
     max_tombstones_ = options.max_tombstones != 0 ? options.max_tombstones : one_in(2) ? 8 : 24;
     if (options.replicas != 0) record_.geometry.replicas = static_cast<std::uint8_t>(options.replicas);
@@ -211,7 +211,7 @@ void RebuildSim::record_in_force() {
 void RebuildSim::reconcile_step() {
     if (closing_ != Close::kComparing || told_.version != stored_.version) return;
     if (!reconcile_ || reconcile_->version() != stored_.version)
-        reconcile_.emplace(stored_, record_, options_.reconcile);
+        reconcile_.emplace(stored_, record_, false, options_.reconcile);
     copy_version_ = reconcile_->version();
     for (std::uint32_t i = below(6); i != ~0u && reconcile_; --i) {
         const daemon::Reconcile::Step step = reconcile_->step(*this);
@@ -345,11 +345,11 @@ Status RebuildSim::copy_open(std::uint32_t slot, const CopyRange& range, std::ui
     return a.status;
 }
 
-Status RebuildSim::copy_survey(std::uint32_t slot, const CopyRange& range,
+Status RebuildSim::copy_survey(std::uint32_t slot, const CopyRange& range, nvme::SurveyKind kind,
                                std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) {
     if (!quiet_ && below(100) < options_.silences_of_hundred) return Status::kTimedOut;
     const auto c = nvme::encode_copy(nvme::CopyOpcode::kCopySurvey, kTerm, range.volume, range.first,
-                                     range.blocks, copy_version_);
+                                     range.blocks, copy_version_, static_cast<std::uint32_t>(kind));
     const Answer a = command(slot, c, kAdmin, std::as_writable_bytes(extents));
     const Status s = a.status;
     epoch = static_cast<nvme::Epoch>(a.result);
@@ -408,9 +408,9 @@ void RebuildSim::new_change() {
     for (const auto& [number, change] : changes_) open += change.done || change.abandoned ? 0 : 1;
     if (open >= 6) return;
     Change change{(std::uint64_t{epoch_} << 32) | next_sequence_++, below(10) < options_.trims_of_ten,
-                  below(kBlocks), 1};
+                  address_of(below(kBlocks)), 1};
     const std::uint32_t chunk_end = (change.first | ((1u << record_.geometry.chunk_shift) - 1)) + 1;
-    change.blocks += below(std::min(chunk_end, kBlocks) - change.first);
+    change.blocks += below(chunk_end - change.first);
     ++counts_.changes;
     Change& kept = changes_.emplace(change.number, change).first->second;
     send(kept);
@@ -503,7 +503,7 @@ void RebuildSim::take_answer(Change& change, std::uint32_t slot, Answer a) {
     change.done = true;
     trace("change {:x} is acknowledged", change.number);
     for (std::uint32_t i = 0; i < change.blocks; ++i) {
-        std::uint64_t& newest = acknowledged_[change.first + i];
+        std::uint64_t& newest = acknowledged_[used_of(change.first + i)];
         newest = std::max(newest, change.number);
     }
     const std::uint64_t epoch = change.number & ~0xFFFFFFFFull;
@@ -533,13 +533,13 @@ Status RebuildSim::read_replica(std::uint32_t slot, nvme::BlockAddress block, nv
 }
 
 void RebuildSim::read() {
-    const nvme::BlockAddress block = below(kBlocks);
+    const nvme::BlockAddress block = address_of(below(kBlocks));
     const auto replicas = replicas_of(known_, block);
     const std::uint32_t slot = replicas.slot[below(replicas.count)];
     if (known_.slots[slot].state != SlotState::kIn || slot == out_slot()) return;
     std::vector<std::byte> data;
     const Status s = read_replica(slot, block, epoch_, known_.version, data);
-    if (ok(s)) check_read(block, slot, acknowledged_[block], data.data());
+    if (ok(s)) check_read(block, slot, acknowledged_[used_of(block)], data.data());
 }
 
 void RebuildSim::check_read(nvme::BlockAddress block, std::uint32_t slot, std::uint64_t at_least,
@@ -669,7 +669,8 @@ void RebuildSim::settle() {
 /// Invariant 5: after CLEAN(e) replicas are equal until the next epoch's first write. Not compared are blocks that a drive
 /// cannot read, and drives that have just begun again.
 void RebuildSim::compare_replicas(const char* when, const placement::ArrayMap& map) {
-    for (nvme::BlockAddress block = 0; block < kBlocks; ++block) {
+    for (std::uint32_t used = 0; used < kBlocks; ++used) {
+        const nvme::BlockAddress block = address_of(used);
         const auto replicas = replicas_of(map, block);
         std::vector<std::byte> first;
         for (std::uint32_t i = 0; i < replicas.count; ++i) {
@@ -690,7 +691,8 @@ void RebuildSim::compare_replicas(const char* when, const placement::ArrayMap& m
 }
 
 void RebuildSim::compare_all() {
-    for (nvme::BlockAddress block = 0; block < kBlocks; ++block) {
+    for (std::uint32_t used = 0; used < kBlocks; ++used) {
+        const nvme::BlockAddress block = address_of(used);
         const auto replicas = replicas_of(known_, block);
         for (std::uint32_t i = 0; i < replicas.count; ++i) {
             const std::uint32_t slot = replicas.slot[i];
@@ -701,7 +703,7 @@ void RebuildSim::compare_all() {
             const bool bad = s == Status::kUnrecoveredReadError || s == Status::kDoubtful;
             if (bad && drives_[slot]->spoilt) continue;
             if (!ok(s)) return fail(fmt::format("block {} in slot {}: {}", block, slot, status_name(s)));
-            check_read(block, slot, acknowledged_[block], data.data());
+            check_read(block, slot, acknowledged_[used_of(block)], data.data());
         }
     }
     for (std::uint32_t s = 0; s < kSlots; ++s)

@@ -78,7 +78,7 @@ class RebuildSim final : public daemon::CopyPort {
     nvme::Status copy_read(std::uint32_t slot, const daemon::CopyRange& range,
                            const daemon::CopySource& source, std::span<std::byte> data,
                            nvme::Epoch& epoch) override;
-    nvme::Status copy_survey(std::uint32_t slot, const daemon::CopyRange& range,
+    nvme::Status copy_survey(std::uint32_t slot, const daemon::CopyRange& range, nvme::SurveyKind kind,
                              std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) override;
     nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
                            std::uint64_t floor) override;
@@ -87,7 +87,18 @@ class RebuildSim final : public daemon::CopyPort {
 
   private:
     static constexpr std::uint32_t kSlots = 4;
+    /// Blocks that are used, in two groups that lie some extents apart: a comparison leaves out a group without a change.
     static constexpr std::uint32_t kBlocks = 48;
+    static constexpr std::uint32_t kGroupBlocks = 24;
+    static constexpr std::uint32_t kGroupDistance = 3 * nvme::kExtentBlocks;
+    static constexpr std::uint32_t kCapacity = kGroupDistance + kGroupBlocks;
+    static_assert(kBlocks == 2 * kGroupBlocks);
+    static constexpr nvme::BlockAddress address_of(std::uint32_t used) {
+        return used / kGroupBlocks * kGroupDistance + used % kGroupBlocks;
+    }
+    static constexpr std::uint32_t used_of(nvme::BlockAddress block) {
+        return block / kGroupDistance * kGroupBlocks + block % kGroupDistance;
+    }
     static constexpr nvme::VolumeId kVolume = 1;
     static constexpr nvme::ClientId kClient = 7;
 

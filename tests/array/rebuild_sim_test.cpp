@@ -46,14 +46,14 @@ TEST(RebuildMutations, ACopyOverANewerTrimIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyOverTrim;
     options.trims_of_ten = 6;
-    expect_noticed(options, 5832);
+    expect_noticed(options, 5870);
 }
 
 TEST(RebuildMutations, AWindowThatDoesNotKnowEarlierTombstonesIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyWindowEmpty;
     options.trims_of_ten = 6;
-    expect_noticed(options, 7631);
+    expect_noticed(options, 9035);
 }
 
 TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
@@ -61,7 +61,7 @@ TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
     options.engine = deengine::Mutation::kCopyUntoldTrim;
     options.trims_of_ten = 8;
     options.max_tombstones = 6;
-    expect_noticed(options, 1386);
+    expect_noticed(options, 2636);
 }
 
 TEST(RebuildMutations, AResolvedVersionThatTheDonorHasNoMoreIsNoticed) {
@@ -74,7 +74,7 @@ TEST(RebuildMutations, DonorsThatAreReadBeforeTheWindowIsOpenAreNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kReadBeforeOpen;
     options.trims_of_ten = 6;
-    expect_noticed(options, 8680);
+    expect_noticed(options, 11226);
 }
 
 TEST(RebuildMutations, ARangeThatNoDonorCouldReadAndIsLeftOutIsNoticed) {
@@ -101,6 +101,19 @@ TEST(RebuildMutations, ATargetThatIsNotAskedWhatItHasIsNoticed) {
     options.rebuild = daemon::RebuildMutation::kDonorsOnly;
     options.outs_of_hundred = 2;
     expect_noticed(options, 76);
+}
+
+TEST(ReconcileMutations, ATrimmedExtentThatDoesNotCountAsChangedIsNoticed) {
+    RebuildSimOptions options;
+    options.engine = deengine::Mutation::kTrimNotNoted;
+    options.trims_of_ten = 6;
+    expect_noticed(options, 1);
+}
+
+TEST(ReconcileMutations, ExtentsThatDoNotCountAsChangedAfterAMountAreNoticed) {
+    RebuildSimOptions options;
+    options.engine = deengine::Mutation::kMountUnchanged;
+    expect_noticed(options, 1);
 }
 
 TEST(ReconcileMutations, AFloorWithoutAComparisonIsNoticed) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,17 @@ class Tables final : public daemon::CopyPort {
   public:
     struct Table {
         std::map<nvme::BlockAddress, std::uint64_t> sequences;  ///< by block; the contents follow from it
+        std::set<nvme::BlockAddress> trimmed;                   ///< above the floor, and without a tombstone
         std::uint64_t floor = 0, highest = 0;
+
+        [[nodiscard]] std::set<std::uint32_t> changed_extents() const {
+            std::set<std::uint32_t> changed;
+            for (const auto& [block, sequence] : sequences)
+                if (sequence > floor || floor == nvme::kClosedFloor)
+                    changed.insert(block / nvme::kExtentBlocks);
+            for (const nvme::BlockAddress block : trimmed) changed.insert(block / nvme::kExtentBlocks);
+            return changed;
+        }
     };
 
     Status copy_open(std::uint32_t slot, const CopyRange&, std::uint32_t& window) override {
@@ -68,15 +79,17 @@ class Tables final : public daemon::CopyPort {
         }
         return Status::kSuccess;
     }
-    Status copy_survey(std::uint32_t slot, const CopyRange& range, std::span<nvme::SurveyExtent> extents,
-                       nvme::Epoch& epoch) override {
-        note("survey", slot);
+    Status copy_survey(std::uint32_t slot, const CopyRange& range, nvme::SurveyKind kind,
+                       std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) override {
+        const bool tells_changes = kind == nvme::SurveyKind::kChanges && knows_changes;
+        note(tells_changes ? "changes" : "survey", slot);
         if (!knows_survey) return Status::kInvalidOpcode;
         epoch = 1;
         EXPECT_EQ(range.first % nvme::kExtentBlocks, 0u);
         EXPECT_EQ(extents.size(), nvme::survey_extents(range.blocks));
         const Table& table = tables[slot];
         for (nvme::SurveyExtent& extent : extents) extent.floor = table.floor, extent.highest = table.highest;
+        if (tells_changes) return tell_changes(table, range, extents);
         for (auto at = table.sequences.lower_bound(range.first);
              at != table.sequences.end() && at->first < range.first + range.blocks; ++at) {
             const std::uint32_t within = (at->first - range.first) % nvme::kExtentBlocks;
@@ -105,10 +118,22 @@ class Tables final : public daemon::CopyPort {
 
     Table tables[kSlots];
     std::vector<std::string> commands;
-    bool knows_survey = true;
+    bool knows_survey = true, knows_changes = true;
     std::uint32_t full = kSlots;  ///< a slot that refuses every write
 
   private:
+    static Status tell_changes(const Table& table, const CopyRange& range,
+                               std::span<nvme::SurveyExtent> extents) {
+        const std::set<std::uint32_t> changed = table.changed_extents();
+        for (std::uint32_t i = 0; i < extents.size(); ++i) {
+            const std::uint32_t extent = range.first / nvme::kExtentBlocks + i;
+            if (!changed.contains(extent)) extents[i].flags = nvme::kExtentUnchanged;
+            const auto next = changed.upper_bound(extent);
+            extents[i].next_changed =
+                next == changed.end() ? ~std::uint64_t{0} : std::uint64_t{*next} * nvme::kExtentBlocks;
+        }
+        return Status::kSuccess;
+    }
     static std::size_t contents(const CopyRange& range, std::uint32_t i) {
         return range.blocks * sizeof(CopyRecord) + std::size_t{i} * nvme::kBlockBytes;
     }
@@ -216,7 +241,7 @@ TEST(SparseVolume, AComparisonWithoutAnythingUnresolvedIsOneCommandADrive) {
     tables.tables[1].floor = 4;  // the writer's floor holds for all, whoever has heard it
     daemon::Reconcile reconcile(map_of(SlotState::kIn), record_of(kBlocks));
     ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
-    EXPECT_EQ(tables.commands, (std::vector<std::string>{"survey 0", "survey 1", "survey 2"}));
+    EXPECT_EQ(tables.commands, (std::vector<std::string>{"changes 0", "changes 1", "changes 2"}));
 }
 
 TEST(SparseVolume, AComparisonPutsTheNewestVersionWhereItIsMissing) {
@@ -226,7 +251,8 @@ TEST(SparseVolume, AComparisonPutsTheNewestVersionWhereItIsMissing) {
     tables.write(20'000, 2, {1});
     tables.write(20'001, 3, {2, 0});
     tables.write(kBlocks - 1, 4, {0});
-    tables.tables[1].sequences.erase(700'000);  // a trim that left no tombstone
+    tables.tables[1].sequences.erase(700'000);
+    tables.tables[1].trimmed.insert(700'000);
     daemon::Reconcile reconcile(map_of(SlotState::kIn), record_of(kBlocks));
     ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
     EXPECT_EQ(tables.tables[0].sequences, tables.tables[1].sequences);
@@ -235,7 +261,23 @@ TEST(SparseVolume, AComparisonPutsTheNewestVersionWhereItIsMissing) {
     EXPECT_EQ(tables.tables[1].sequences.at(20'001), 3u);
     EXPECT_EQ(tables.tables[1].sequences.at(kBlocks - 1), 4u);
     EXPECT_EQ(reconcile.ranges_compared(), 3u);
+    EXPECT_EQ(tables.count("changes"), 4 * kSlots) << "the first window, and those with changes";
+    EXPECT_EQ(tables.count("survey"), 3 * kSlots);
     for (const auto& table : tables.tables) EXPECT_EQ(table.floor, nvme::kClosedFloor);
+}
+
+TEST(SparseVolume, AComparisonLooksAtEveryBlockIfAnEarlierOneLeftRangesThatDiffer) {
+    for (const bool knows : {true, false}) {
+        Tables tables;
+        tables.knows_changes = knows;
+        tables.write(700'000, 1, {0, 1});
+        for (auto& table : tables.tables) table.floor = 1;
+        tables.write(20'000, 2, {1});
+        daemon::Reconcile reconcile(map_of(SlotState::kIn), record_of(kBlocks), knows);
+        ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
+        EXPECT_EQ(tables.tables[2].sequences.size(), 2u) << "also if a firmware tells no changes alone";
+        EXPECT_EQ(tables.tables[0].sequences, tables.tables[2].sequences);
+    }
 }
 
 TEST(SparseVolume, ADriveThatIsRebuildingIsNotComparedAndTakesTheFloorLast) {

@@ -27,7 +27,7 @@ TEST(GatewayFloor, DiscardsContinueAfterAWriteOfUnknownOutcome) {
     (void)client->create(r).value();
     gateway::GatewayOptions options;
     options.volume = "thin";
-    options.command_timeout_ms = 8'000;
+    options.command_timeout_ms = 12'000;
     auto served = rig.serve(*client, options).value();
     BlockHost host(rig, *served, 1);
     const auto write = [&](std::uint64_t block, int value) {

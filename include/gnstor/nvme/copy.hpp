@@ -23,12 +23,15 @@
 // no writer, so that nothing but these commands changes its blocks.
 //
 //   COPY SURVEY to any drive that holds blocks. Returns a SurveyExtent for each 256 blocks: which blocks have data, and
-//               which may differ from other replicas, because the drive has changes of them above its floor.
+//               which may differ from other replicas, because the drive has changes of them above its floor. With
+//               SurveyKind::kChanges only whether any block may differ, and where the next such extent lies: what a drive
+//               knows without looking at the blocks.
 //   COPY READ and COPY WRITE with window kCopyClosed: as above, but to any drive that holds blocks, and without a window.
 //               CDW13 is the volume's epoch; another epoch, or a volume with a writer: Stale Epoch.
 //
 // Fields: namespace 1; VID, first block and number of blocks as in an I/O command (1 .. kCopyBlocksMax within 256 aligned
-// blocks; COPY SURVEY: 1 .. kSurveyBlocksMax from a multiple of 256 on); CDW2 the window's number and CDW13 the donors'
+// blocks; COPY SURVEY: 1 .. kSurveyBlocksMax from a multiple of 256 on); CDW2 the window's number (COPY SURVEY: a
+// SurveyKind) and CDW13 the donors'
 // epoch (COPY WRITE), CDW3 the map version, CDW14-15 the daemon's term. Data of COPY READ and COPY WRITE: a CopyRecord for
 // each block, then 4,096 bytes for each block (zeroes unless kData).
 #pragma once
@@ -99,7 +102,15 @@ static_assert(sizeof(CopyRecord) == 32 && offsetof(CopyRecord, content) == 16 &&
 inline constexpr std::uint32_t kExtentBlocks = 256;     ///< consecutive blocks that lie in one service unit
 inline constexpr std::uint32_t kSurveyGroupBlocks = 8;  ///< blocks of one bit of SurveyExtent::groups
 inline constexpr std::uint32_t kSurveyExtentsMax = 64;
+/// With SurveyKind::kChanges: no block has a version above the floor. Groups and blocks are not told.
+inline constexpr std::uint32_t kExtentUnchanged = 1;
 inline constexpr std::uint32_t kSurveyBlocksMax = kSurveyExtentsMax * kExtentBlocks;
+
+/// CDW2 of COPY SURVEY.
+enum class SurveyKind : std::uint32_t {
+    kBlocks = 0,
+    kChanges = 1,  ///< what the drive knows without looking at the blocks
+};
 
 /// What a drive has of 256 blocks of a volume, and how far the service unit that holds them has come.
 struct SurveyExtent {
@@ -108,9 +119,11 @@ struct SurveyExtent {
     /// Bit i: of blocks 8 i to 8 i + 7, one has a version above the floor, a tombstone, or a version that cannot be read or
     /// is in doubt.
     std::uint32_t groups;
-    std::uint32_t reserved;
+    std::uint32_t flags;                      ///< kExtentUnchanged
     std::uint8_t present[kExtentBlocks / 8];  ///< bit i of byte j: block 8 j + i has data
-    std::uint64_t reserved2;
+    /// With kChanges: the first block of the service unit's next extent that may differ; ~0: there is none, 0: not
+    /// told.
+    std::uint64_t next_changed;
 
     [[nodiscard]] constexpr bool has(std::uint32_t block) const {
         return (present[block / 8] >> (block % 8) & 1u) != 0;

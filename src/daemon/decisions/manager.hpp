@@ -187,6 +187,8 @@ class Manager {
         nvme::ClientId next_writer = 0;
         /// The epoch since whose end its replicas are known to be equal.
         nvme::Epoch equal_epoch = 0;
+        /// Except for ranges that a drive refused: the next comparison looks at every block.
+        bool ranges_left = false;
     };
     struct Takeover;  // manager_start.cpp
 

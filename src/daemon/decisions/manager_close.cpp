@@ -69,7 +69,8 @@ Reconcile::Step Manager::compare(nvme::VolumeId volume, std::uint32_t commands) 
         comparing_.erase(at);
         at = comparing_.end();
     }
-    if (at == comparing_.end()) at = comparing_.try_emplace(volume, records_.map, record).first;
+    if (at == comparing_.end())
+        at = comparing_.try_emplace(volume, records_.map, record, live_[volume].ranges_left).first;
     SsdCopyPort port = copy_port();
     for (std::uint32_t i = 0; i < commands; ++i) {
         const Reconcile::Step step = at->second.step(port);
@@ -102,6 +103,7 @@ void Manager::end_comparison(nvme::VolumeId volume) {
             "again",
             name, done.left(), Reconcile::kRangeBlocks, nvme::status_name(done.left_refusal()));
     live_[volume].equal_epoch = done.epoch();
+    live_[volume].ranges_left = done.left() != 0;
     to_compare_.erase(volume);
     comparing_.erase(volume);
 }

@@ -26,9 +26,10 @@ Status SsdCopyPort::copy_read(std::uint32_t slot, const CopyRange& range, const 
     return send(slot, nvme::CopyOpcode::kCopyRead, range, source, data, epoch);
 }
 
-Status SsdCopyPort::copy_survey(std::uint32_t slot, const CopyRange& range,
+Status SsdCopyPort::copy_survey(std::uint32_t slot, const CopyRange& range, nvme::SurveyKind kind,
                                 std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) {
-    return send(slot, nvme::CopyOpcode::kCopySurvey, range, {}, std::as_writable_bytes(extents), epoch);
+    return send(slot, nvme::CopyOpcode::kCopySurvey, range, {static_cast<std::uint32_t>(kind), 0},
+                std::as_writable_bytes(extents), epoch);
 }
 
 Status SsdCopyPort::set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
@@ -161,7 +162,7 @@ Rebuild::Step Rebuild::survey(CopyPort& port) {
     const std::uint32_t slot = asked_[next_asked_];
     extents_.assign(nvme::survey_extents(surveyed_.blocks), {});
     nvme::Epoch epoch = 0;
-    const Status status = port.copy_survey(slot, surveyed_, extents_, epoch);
+    const Status status = port.copy_survey(slot, surveyed_, nvme::SurveyKind::kBlocks, extents_, epoch);
     if (!ok(status)) {
         if (is_for_now(status)) return refused(status);
         // Older firmware, or a drive that lacks the volume: every range is tried.

@@ -57,7 +57,8 @@ class CopyPort {
     virtual nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
                                     std::span<std::byte> data) = 0;
     /// `range`: of whole extents, at most nvme::kSurveyExtentsMax, but for the last of the volume. `epoch`: as copy_read().
-    virtual nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range,
+    /// Firmware that does not know kind kChanges answers as to kBlocks.
+    virtual nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range, nvme::SurveyKind kind,
                                      std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) = 0;
     /// All sequences of the volume's epoch up to `floor` are resolved.
     virtual nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
@@ -77,7 +78,7 @@ class SsdCopyPort final : public CopyPort {
                            std::span<std::byte> data, nvme::Epoch& epoch) override;
     nvme::Status copy_write(std::uint32_t slot, const CopyRange& range, const CopySource& source,
                             std::span<std::byte> data) override;
-    nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range,
+    nvme::Status copy_survey(std::uint32_t slot, const CopyRange& range, nvme::SurveyKind kind,
                              std::span<nvme::SurveyExtent> extents, nvme::Epoch& epoch) override;
     nvme::Status set_floor(std::uint32_t slot, nvme::VolumeId volume, nvme::Epoch epoch,
                            std::uint64_t floor) override;

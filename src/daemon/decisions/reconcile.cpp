@@ -10,6 +10,7 @@ namespace gnstor::daemon {
 using nvme::CopyKind;
 using nvme::CopyRecord;
 using nvme::Status;
+using nvme::SurveyKind;
 using placement::SlotState;
 
 namespace {
@@ -22,15 +23,16 @@ constexpr std::size_t kNone = ~std::size_t{0};
 // no drive has more units (ssd/drive/backbone.cpp). So the first window tells whether anything is unresolved at all.
 static_assert(nvme::kSurveyExtentsMax >= 64);
 
-Reconcile::Reconcile(const placement::ArrayMap& map, const nvme::VolumeRecord& record,
+Reconcile::Reconcile(const placement::ArrayMap& map, const nvme::VolumeRecord& record, bool thorough,
                      ReconcileMutation mutation)
-    : map_(map), geometry_(record.geometry), epoch_(record.epoch), mutation_(mutation) {
+    : map_(map), geometry_(record.geometry), epoch_(record.epoch), thorough_(thorough), mutation_(mutation) {
     for (std::uint32_t s = 0; s < map_.slot_count; ++s)
         if (is_compared(s)) slots_.push_back(s);
     compared_slots_ = slots_.size();
     for (std::uint32_t s = 0; s < map_.slot_count; ++s)
         if (placement::is_written(map_.slots[s].state) && !is_compared(s)) slots_.push_back(s);
     surveys_.resize(slots_.size());
+    begin_window(0);
     if (geometry_.replicas < 2) phase_ = Phase::kEnd;
 }
 
@@ -64,14 +66,11 @@ Reconcile::Step Reconcile::refused(std::uint32_t slot, Status why) {
 }
 
 Reconcile::Step Reconcile::survey(CopyPort& port) {
-    const auto blocks = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(nvme::kSurveyBlocksMax, geometry_.capacity_blocks - window_));
     const std::uint32_t slot = slots_[next_slot_];
     std::vector<nvme::SurveyExtent>& extents = surveys_[next_slot_];
-    extents.assign(nvme::survey_extents(blocks), {});
+    extents.assign(nvme::survey_extents(window_.blocks), {});
     nvme::Epoch epoch = 0;
-    const Status status = port.copy_survey(
-        slot, {geometry_.volume, static_cast<nvme::BlockAddress>(window_), blocks}, extents, epoch);
+    const Status status = port.copy_survey(slot, window_, kind_, extents, epoch);
     if (status == Status::kInvalidOpcode) {
         unsupported_ = true;
         phase_ = Phase::kEnd;
@@ -93,7 +92,7 @@ void Reconcile::end_survey() {
     // A floor of the writer holds for all drives. That of a comparison does not before each drive has it: it may have ended
     // before the last one was told, and another drive be *in* since.
     const bool resolved = any_closed_ ? !any_open_ : highest_ <= floor_;
-    if (window_ == 0 && resolved) {
+    if (window_.first == 0 && resolved) {
         // A drive that is away, or being filled, may have what was never resolved here: only the closing floor tells that
         // it does not count.
         const bool all_here = std::ranges::none_of(map_.slots, [](const auto& slot) {
@@ -102,15 +101,50 @@ void Reconcile::end_survey() {
         phase_ = all_here || any_closed_ ? Phase::kEnd : Phase::kFloor;
         return;
     }
-    if (mutation_ != ReconcileMutation::kNoComparison) find_ranges();
-    window_ += nvme::kSurveyBlocksMax;
+    if (kind_ == SurveyKind::kChanges) {
+        next_window_ = next_changed();
+        if (has_changes()) {
+            kind_ = SurveyKind::kBlocks;  // the same window again
+            return;
+        }
+    } else if (mutation_ != ReconcileMutation::kNoComparison) {
+        find_ranges();
+    }
     phase_ = Phase::kNext;
 }
 
+/// Whether some block of the window may differ.
+bool Reconcile::has_changes() const {
+    const auto may_differ = [](const nvme::SurveyExtent& extent) {
+        return (extent.flags & nvme::kExtentUnchanged) == 0;
+    };
+    return std::ranges::any_of(std::span(surveys_).first(compared_slots_),
+                               [&](const auto& extents) { return std::ranges::any_of(extents, may_differ); });
+}
+
+/// The first block behind the window from which on some block may differ.
+std::uint64_t Reconcile::next_changed() const {
+    const std::uint64_t end = std::uint64_t{window_.first} + window_.blocks;
+    std::uint64_t next = geometry_.capacity_blocks;
+    for (std::size_t i = 0; i < compared_slots_; ++i)
+        for (const nvme::SurveyExtent& extent : surveys_[i])
+            next = std::min(next, std::max(extent.next_changed, end));
+    return next < geometry_.capacity_blocks ? next - next % nvme::kExtentBlocks : next;
+}
+
+void Reconcile::begin_window(std::uint64_t first) {
+    window_ = {geometry_.volume, static_cast<nvme::BlockAddress>(first),
+               static_cast<std::uint32_t>(
+                   std::min<std::uint64_t>(nvme::kSurveyBlocksMax, geometry_.capacity_blocks - first))};
+    next_window_ = first + window_.blocks;
+    kind_ = thorough_ ? SurveyKind::kBlocks : SurveyKind::kChanges;
+    phase_ = Phase::kSurvey;
+}
+
 void Reconcile::find_ranges() {
-    const std::uint64_t end = std::min(window_ + nvme::kSurveyBlocksMax, geometry_.capacity_blocks);
+    const std::uint64_t end = std::uint64_t{window_.first} + window_.blocks;
     const std::uint64_t chunk_blocks = std::uint64_t{1} << geometry_.chunk_shift;
-    for (std::uint64_t first = window_; first < end; first += chunk_blocks)
+    for (std::uint64_t first = window_.first; first < end; first += chunk_blocks)
         find_ranges_of({geometry_.volume, static_cast<nvme::BlockAddress>(first),
                         static_cast<std::uint32_t>(std::min(chunk_blocks, end - first))});
 }
@@ -125,7 +159,7 @@ void Reconcile::find_ranges_of(const CopyRange& chunk) {
 
 /// Whether the surveys show that some block of the range may differ between its replicas.
 bool Reconcile::differs(const CopyRange& range, const placement::Replicas& replicas) const {
-    const std::size_t extent = (range.first - window_) / nvme::kExtentBlocks;
+    const std::size_t extent = (range.first - window_.first) / nvme::kExtentBlocks;
     const std::uint32_t within = range.first % nvme::kExtentBlocks;
     const nvme::SurveyExtent* first_in = nullptr;
     bool may = false, any_data = false;
@@ -146,8 +180,10 @@ bool Reconcile::differs(const CopyRange& range, const placement::Replicas& repli
 bool Reconcile::take_range() {
     const bool enough = mutation_ == ReconcileMutation::kFirstRange && ranges_compared_ != 0;
     if (ranges_.empty() || enough) {
-        const bool surveyed = window_ >= geometry_.capacity_blocks || enough;
-        phase_ = surveyed ? Phase::kFloor : Phase::kSurvey;
+        if (next_window_ >= geometry_.capacity_blocks || enough)
+            phase_ = Phase::kFloor;
+        else
+            begin_window(next_window_);
         return false;
     }
     range_ = ranges_.front();

@@ -3,8 +3,9 @@
 //
 // A writer that is lost may leave a change on some of its replicas. A change that is resolved is on all of them (rule 8), so
 // only blocks with a version above the floor on some replica can differ, and blocks that a trim above the floor removed
-// without a tombstone. Each drive tells which blocks these are; they are read from every replica, and the newest version is
-// put where it is missing. Then everything is resolved: FLOOR tells the drives so.
+// without a tombstone. Each drive tells first in which extents such changes were: the others are not looked at. Then it tells
+// which blocks of these extents they are; these blocks are read from every replica, and the newest version is put where it
+// is missing. Then everything is resolved: FLOOR tells the drives so.
 //
 // Pure logic: the caller decides when the next command is sent, and sends it through CopyPort.
 // Invariants
@@ -44,8 +45,9 @@ class Reconcile {
   public:
     static constexpr std::uint32_t kRangeBlocks = nvme::kSurveyGroupBlocks;
 
-    /// `record`: without a writer.
-    Reconcile(const placement::ArrayMap& map, const nvme::VolumeRecord& record,
+    /// `record`: without a writer. `thorough`: looks at every block, also where nothing was changed: an earlier comparison left
+    /// ranges that differ.
+    Reconcile(const placement::ArrayMap& map, const nvme::VolumeRecord& record, bool thorough = false,
               ReconcileMutation mutation = ReconcileMutation::kNone);
 
     enum class Step : std::uint8_t {
@@ -85,6 +87,9 @@ class Reconcile {
 
     Step survey(CopyPort& port);
     void end_survey();
+    [[nodiscard]] bool has_changes() const;
+    [[nodiscard]] std::uint64_t next_changed() const;
+    void begin_window(std::uint64_t first);
     void find_ranges();
     void find_ranges_of(const CopyRange& chunk);
     [[nodiscard]] bool differs(const CopyRange& range, const placement::Replicas& replicas) const;
@@ -102,12 +107,15 @@ class Reconcile {
     const placement::ArrayMap map_;
     const placement::VolumeGeometry geometry_;
     const nvme::Epoch epoch_;
+    const bool thorough_;
     const ReconcileMutation mutation_;
     std::vector<std::uint32_t> slots_;  ///< those that are written: first those that are *in*
     std::size_t compared_slots_ = 0;    ///< of slots_, those that are *in*
 
     Phase phase_ = Phase::kSurvey;
-    std::uint64_t window_ = 0;  ///< first block of the extents that are surveyed together
+    CopyRange window_{};             ///< of the extents that are surveyed together
+    std::uint64_t next_window_ = 0;  ///< first block of the next one
+    nvme::SurveyKind kind_ = nvme::SurveyKind::kChanges;
     std::size_t next_slot_ = 0;
     std::vector<std::vector<nvme::SurveyExtent>> surveys_;  ///< by index in slots_; of the present window
     std::uint64_t floor_ = 0, highest_ = 0;                 ///< of all drives; floor_: the writer's

@@ -32,6 +32,7 @@ bool fits_state(CopyOpcode opcode, bool closed, placement::SlotState state) {
 
 Status check_survey(const Volume& volume, const nvme::IoFields& f, std::size_t data_bytes) {
     if (f.block % nvme::kExtentBlocks != 0 || f.blocks > nvme::kSurveyBlocksMax) return Status::kInvalidField;
+    if (f.epoch > static_cast<std::uint32_t>(nvme::SurveyKind::kChanges)) return Status::kInvalidField;
     if (data_bytes != nvme::survey_extents(f.blocks) * sizeof(nvme::SurveyExtent))
         return Status::kDataSglLengthInvalid;
     const std::uint64_t capacity = volume.record.geometry.capacity_blocks;
@@ -82,7 +83,7 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandChe
     out.blocks = f.blocks;
     out.epoch = volume->record.birth_epoch;
     out.volume_epoch = volume->record.epoch;
-    out.sequence = f.epoch;  // the window's number
+    out.sequence = f.epoch;  // the window's number, or the kind of survey
     // COPY WRITE: the donor's epoch; else the floor that the front knows, which a shard may have lost by a crash.
     out.floor = opcode == CopyOpcode::kCopyWrite ? command.cdw13 : volume->floor;
     out.data = data.data();

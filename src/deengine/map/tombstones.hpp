@@ -14,6 +14,7 @@
 #include "deengine/map/block_map.hpp"
 #include "deengine/map/order.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <map>
@@ -43,6 +44,18 @@ class Tombstones {
     }
     /// Intervals that [first, first + blocks) overlaps: adding that splits off at most one more than these.
     [[nodiscard]] std::size_t overlapping(BlockKey first, std::uint32_t blocks) const;
+    /// Calls f(begin, end) for each part of [first, first + blocks) that a tombstone covers, counted from `first`.
+    template <class F>
+    void for_each_within(BlockKey first, std::uint32_t blocks, F&& f) const {
+        auto it = map_.upper_bound(first);
+        if (it != map_.begin()) --it;
+        for (; it != map_.end() && it->first < first + blocks; ++it) {
+            const BlockKey begin = std::max(it->first, first);
+            const BlockKey end = std::min(it->first + it->second.blocks, first + blocks);
+            if (begin < end)
+                f(static_cast<std::uint32_t>(begin - first), static_cast<std::uint32_t>(end - first));
+        }
+    }
     /// Takes effect where no newer tombstone lies. The caller has checked has_room(), or is mounting.
     void add(const Tombstone& t);
     /// A newer write of this key has taken effect.

@@ -33,6 +33,8 @@ Status Changes::check_order(const ShardCommand& c) {
     if (entry.epoch != c.epoch) return Status::kSuccess;
     entry.floor = std::max(entry.floor, c.floor);
     if (c.sequence <= entry.floor) return Status::kCommandSequenceError;
+    if (c.op == ShardOp::kWrite || state_.options.mutation != Mutation::kTrimNotNoted)
+        state_.floors.note_change(c.volume, c.epoch, c.first, c.sequence);
     entry.highest = std::max(entry.highest, c.sequence);
     return Status::kSuccess;
 }
@@ -48,6 +50,7 @@ Status Changes::put_copy(const ShardCommand& c, bool closed) {
     superseded_whole_ = true;
     leaves_tombstone_ = false;
     if (durability_.broken()) return Status::kWriteFault;
+    state_.floors.note_change(c.volume, c.epoch, c.first, c.sequence);
     state_.floors.seen(c.volume, c.epoch, c.sequence);
     copies_ = true;
     closed_ = closed;
@@ -198,6 +201,7 @@ Status Changes::lose_block(BlockKey key, PageNumber stored, const ShardCommand& 
     const bool known = has_data(state_.flash.read_oob(stored, oob)) && is_known_page(oob);
     if (known) return Status::kUnrecoveredReadError;  // marked as lost before, with its bound
     oob = state_.floors.lost_order(key);
+    state_.floors.note_change(oob.vid, oob.epoch, oob.vba, oob.sequence);
     oob.epoch = c.volume_epoch;
     PageNumber page = kNoPage;
     if (!ok(program(Stream::kUser, kLostOrderPage.bytes, oob, page))) return Status::kUnrecoveredReadError;

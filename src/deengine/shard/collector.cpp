@@ -89,7 +89,10 @@ Collector::Copied Collector::copy_page(PageNumber from) {
     const auto key = state_.map.key_of_page(from);
     if (!key) return Copied::kDead;
     ++state_.counters.media_errors;
-    return copy_as(*key, from, state_.floors.lost_order(*key), false);
+    const PageOob bound = state_.floors.lost_order(*key);
+    if (state_.floors.find(bound.vid) != nullptr)
+        state_.floors.note_change(bound.vid, bound.epoch, bound.vba, bound.sequence);
+    return copy_as(*key, from, bound, false);
 }
 
 /// Programs page `from` of `key` again with this record: its data, or a lost page.

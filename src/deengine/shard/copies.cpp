@@ -27,37 +27,62 @@ std::byte* contents_of(const ShardCommand& c, std::uint32_t i) {
 }  // namespace
 
 void Copies::survey(const ShardCommand& c) {
+    const bool changes_only = static_cast<nvme::SurveyKind>(c.sequence) == nvme::SurveyKind::kChanges;
     std::byte* to = c.data;
     for (std::uint32_t done = 0; done < c.blocks; done += nvme::kExtentBlocks, to += sizeof(SurveyExtent)) {
         SurveyExtent extent{};
-        survey_extent(c, c.first + done, std::min(nvme::kExtentBlocks, c.blocks - done), extent);
+        const std::uint32_t first = c.first + done;
+        tell_floor(c, extent);
+        if (changes_only)
+            tell_changes(c, first, extent);
+        else
+            survey_blocks(c, first, std::min(nvme::kExtentBlocks, c.blocks - done), extent);
         std::memcpy(to, &extent, sizeof(extent));
     }
 }
 
-void Copies::survey_extent(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks,
-                           SurveyExtent& extent) {
+void Copies::tell_floor(const ShardCommand& c, SurveyExtent& extent) const {
     if (const VolumeFloor* f = state_.floors.find(c.volume); f != nullptr && f->epoch == c.volume_epoch) {
         extent.floor = f->floor;
         extent.highest = f->highest;
     }
     extent.floor = std::max(extent.floor, c.floor);
+}
+
+/// A block in doubt may have any version.
+void Copies::tell_changes(const ShardCommand& c, std::uint32_t first, SurveyExtent& extent) {
+    const ChangedExtents* changed = state_.floors.changed(c.volume, c.volume_epoch, extent.floor);
+    if (changed == nullptr || !state_.doubts.empty()) {
+        extent.next_changed = std::uint64_t{first} + nvme::kExtentBlocks;
+        return;
+    }
+    if (!changed->has(first)) extent.flags = nvme::kExtentUnchanged;
+    extent.next_changed = changed->next(first);
+}
+
+void Copies::survey_blocks(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks,
+                           SurveyExtent& extent) {
+    const auto differs = [&extent](std::uint32_t i) { extent.groups |= 1u << i / nvme::kSurveyGroupBlocks; };
+    state_.tombstones.for_each_within(make_key(c.volume, first), blocks,
+                                      [&](std::uint32_t i, std::uint32_t end) {
+                                          for (; i < end; ++i) differs(i);
+                                      });
     for (std::uint32_t i = 0; i < blocks; ++i) {
         const BlockKey key = make_key(c.volume, first + i);
         if (i + kAhead < blocks) state_.map.prefetch(make_key(c.volume, first + i + kAhead));
-        if (state_.map.find(key)) extent.present[i / 8] |= static_cast<std::uint8_t>(1u << i % 8);
-        if (may_differ(c, key, extent)) extent.groups |= 1u << i / nvme::kSurveyGroupBlocks;
+        const auto entry = state_.map.find(key);
+        if (entry) extent.present[i / 8] |= static_cast<std::uint8_t>(1u << i % 8);
+        if (!state_.doubts.empty() && reads_.in_doubt(key)) differs(i);
+        if (entry && is_above_floor(c, entry->page, extent.floor)) differs(i);
     }
 }
 
-bool Copies::may_differ(const ShardCommand& c, BlockKey key, const SurveyExtent& extent) {
-    if (!state_.doubts.empty() && reads_.in_doubt(key)) return true;
-    const auto entry = state_.map.find(key);
-    if (!entry) return state_.tombstones.size() != 0 && state_.tombstones.find(key).has_value();
+/// Whether the page may hold a version that is not resolved.
+bool Copies::is_above_floor(const ShardCommand& c, PageNumber page, std::uint64_t floor) const {
     PageOob oob{};
-    const bool known = has_data(state_.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData;
+    const bool known = has_data(state_.flash.read_oob(page, oob)) && oob.kind == PageKind::kData;
     // With the floor of a comparison that not every drive has yet, all of the epoch counts.
-    const std::uint64_t floor = extent.floor == nvme::kClosedFloor ? 0 : extent.floor;
+    if (floor == nvme::kClosedFloor) floor = 0;
     return !known || (oob.epoch == c.volume_epoch && oob.sequence > floor);
 }
 

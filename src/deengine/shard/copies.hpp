@@ -51,9 +51,11 @@ class Copies {
     nvme::Status write(const ShardCommand& c);
 
   private:
-    void survey_extent(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks,
+    void tell_floor(const ShardCommand& c, nvme::SurveyExtent& extent) const;
+    void tell_changes(const ShardCommand& c, std::uint32_t first, nvme::SurveyExtent& extent);
+    void survey_blocks(const ShardCommand& c, std::uint32_t first, std::uint32_t blocks,
                        nvme::SurveyExtent& extent);
-    [[nodiscard]] bool may_differ(const ShardCommand& c, BlockKey key, const nvme::SurveyExtent& extent);
+    [[nodiscard]] bool is_above_floor(const ShardCommand& c, PageNumber page, std::uint64_t floor) const;
     [[nodiscard]] std::optional<WriteOrder> stored(BlockKey key);
     [[nodiscard]] WriteOrder order_to_put(const ShardCommand& c, const nvme::CopyRecord& r, BlockKey key,
                                           const WriteOrder& trimmed);

@@ -40,6 +40,7 @@ void Shard::Impl::start(std::uint32_t newest_group) {
     pool.durable(newest_group);
     schedule.note_begin();
     pruner.drop_all_resolved();
+    if (options.mutation != Mutation::kMountUnchanged) floors.forget_notes();
     reserve_for_journal();
 }
 

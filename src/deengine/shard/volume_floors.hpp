@@ -2,14 +2,18 @@
 //
 // Invariants
 //   * at most one entry a volume, and one for each volume that changed a block since its last purge;
-//   * epochs only rise; within an epoch floor and highest sequence only rise, and logged <= floor.
-// Owned by one shard. Allocates once for each volume; lookups touch two cache lines.
+//   * epochs only rise; within an epoch floor and highest sequence only rise, and logged <= floor;
+//   * what is noted of changed extents belongs to the entry's epoch. Without a note every extent counts as changed: after a
+//   mount, after the floor of a comparison, and of volumes beyond kNoted.
+// Owned by one shard. Allocates once for each volume and epoch; lookups touch two cache lines.
 #pragma once
 
 #include "deengine/log/checkpoint.hpp"
+#include "deengine/shard/changed_extents.hpp"
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace gnstor::deengine {
@@ -31,10 +35,39 @@ class VolumeFloors {
         if (index_[volume] == kNone) {
             index_[volume] = static_cast<std::uint16_t>(entries_.size());
             entries_.push_back({volume, epoch, 0, 0, 0});
+            changed_.emplace_back();
+            begin_notes(entries_.size() - 1);
         }
         VolumeFloor& entry = entries_[index_[volume]];
-        if (epoch > entry.epoch) entry = {volume, epoch, 0, 0, 0};
+        if (epoch > entry.epoch) {
+            entry = {volume, epoch, 0, 0, 0};
+            begin_notes(index_[volume]);
+        }
         return entry;
+    }
+    /// Blocks of one extent are about to be changed by an order of `epoch`: before seen() of the same order.
+    void note_change(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress first,
+                     std::uint64_t sequence) {
+        const VolumeFloor& entry = at(volume, epoch);
+        if (entry.epoch != epoch) return;
+        const std::uint16_t i = index_[volume];
+        if (changed_[i] == nullptr) begin_notes(i);
+        if (changed_[i] != nullptr) changed_[i]->note(first, sequence, entry.floor);
+    }
+    /// What was noted of the volume in this epoch, less what `floor` resolves. Null: every extent counts as changed.
+    [[nodiscard]] const ChangedExtents* changed(nvme::VolumeId volume, nvme::Epoch epoch,
+                                                std::uint64_t floor) {
+        if (floor == nvme::kClosedFloor) return nullptr;
+        const VolumeFloor* entry = find(volume);
+        if (entry == nullptr || entry->epoch < epoch) return &unchanged_;
+        ChangedExtents* noted = entry->epoch == epoch ? changed_[index_[volume]].get() : nullptr;
+        if (noted != nullptr) noted->turn(floor);
+        return noted;
+    }
+    /// The shard was mounted: what it found may have changed any extent.
+    void forget_notes() {
+        for (auto& noted : changed_) noted.reset();
+        noted_ = 0;
     }
     /// The shard holds, or held, a version of this order.
     void seen(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t sequence) {
@@ -44,7 +77,9 @@ class VolumeFloors {
     /// Sequences of `epoch` up to `floor` are resolved; ignored if the volume is in a later epoch.
     void raise(nvme::VolumeId volume, nvme::Epoch epoch, std::uint64_t floor) {
         VolumeFloor& entry = at(volume, epoch);
-        if (entry.epoch == epoch) entry.floor = std::max(entry.floor, floor);
+        if (entry.epoch != epoch) return;
+        entry.floor = std::max(entry.floor, floor);
+        if (floor == nvme::kClosedFloor) end_notes(index_[volume]);
     }
     /// The present floor is in the journal, or in the checkpoint that a mount begins at.
     void logged(nvme::VolumeId volume) {
@@ -65,9 +100,12 @@ class VolumeFloors {
     void forget(nvme::VolumeId volume) {
         const std::uint16_t i = index_[volume];
         if (i == kNone) return;
+        end_notes(i);
         entries_[i] = entries_.back();
+        std::swap(changed_[i], changed_.back());
         index_[entries_[i].volume] = i;
         entries_.pop_back();
+        changed_.pop_back();
         index_[volume] = kNone;
     }
     /// The record of a block whose order cannot be read: bounded by the highest order seen in its volume.
@@ -85,8 +123,24 @@ class VolumeFloors {
 
   private:
     static constexpr std::uint16_t kNone = 0xFFFF;
+    static constexpr std::size_t kNoted = 256;  ///< volumes whose changed extents are noted: 2 MiB
+
+    void begin_notes(std::size_t i) {
+        const VolumeFloor& entry = entries_[i];
+        if (changed_[i] == nullptr && (noted_ == kNoted || entry.floor == nvme::kClosedFloor)) return;
+        noted_ += changed_[i] == nullptr ? 1 : 0;
+        changed_[i] = std::make_unique<ChangedExtents>(entry.highest);
+    }
+    void end_notes(std::size_t i) {
+        noted_ -= changed_[i] != nullptr ? 1 : 0;
+        changed_[i].reset();
+    }
+
     std::vector<VolumeFloor> entries_;
-    std::vector<std::uint16_t> index_;  ///< by VID
+    std::vector<std::unique_ptr<ChangedExtents>> changed_;  ///< by place in entries_; null: nothing is noted
+    std::size_t noted_ = 0;                                 ///< of changed_, those that are not null
+    std::vector<std::uint16_t> index_;                      ///< by VID
+    const ChangedExtents unchanged_{0};
 };
 
 }  // namespace gnstor::deengine
