@@ -66,6 +66,9 @@ inline void run_rebuild_seeds(std::uint64_t first, std::uint64_t seeds, std::uin
     count("array_reconciled_in_rebuild", c.reconciled_in_rebuild);
     count("array_reconcile_put", c.reconcile_put);
     count("array_reconcile_kills", c.kills_in_reconcile);
+    count("array_scrub_passes", c.scrub_passes);
+    count("array_scrub_compared", c.scrubbed);
+    count("array_scrub_mended", c.mended);
 }
 
 }  // namespace gnstor::test

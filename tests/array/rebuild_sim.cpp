@@ -48,6 +48,9 @@ void RebuildSimCounts::add(const RebuildSimCounts& o) {
     reconcile_put += o.reconcile_put;
     kills_in_reconcile += o.kills_in_reconcile;
     outs_in_reconcile += o.outs_in_reconcile;
+    scrubbed += o.scrubbed;
+    mended += o.mended;
+    scrub_passes += o.scrub_passes;
 }
 
 RebuildSim::Drive::Drive(std::uint64_t number, const deengine::EngineOptions& o) : flash(24, 16), options(o) {
@@ -323,7 +326,8 @@ void RebuildSim::rebuild_step() {
     };
     if (!rebuild_) {
         const std::uint32_t slot = rebuilding(stored_);
-        if (slot == kSlots || told_.version != stored_.version) return;
+        if (told_.version != stored_.version) return;
+        if (slot == kSlots) return scrub_step();
         rebuild_.emplace(stored_, slot, std::span(&record_, 1), options_.rebuild);
     }
     copy_version_ = rebuild_->version();
@@ -558,6 +562,55 @@ void RebuildSim::check_read(nvme::BlockAddress block, std::uint32_t slot, std::u
                      block, slot, known_.version, zero ? "as zeroes" : "an older version", at_least));
 }
 
+/// Compares and mends while the writer goes on.
+void RebuildSim::scrub_step() {
+    if (closing_ != Close::kNo && closing_ != Close::kEqual) return;
+    if (!scrub_ || scrub_->version() != stored_.version || scrub_->revision() != record_.revision) {
+        scrub_.emplace(stored_, record_, 0, options_.scrub);
+        spoilt_in_pass_ = false;
+    }
+    copy_version_ = scrub_->version();
+    for (std::uint32_t i = 1 + below(8); i != 0; --i) {
+        const daemon::Scrub::Step step = scrub_->step(*this);
+        if (!scrub_->differences().empty()) {
+            const daemon::ScrubDifference& d = scrub_->differences().front();
+            return fail(fmt::format("the scrub finds that block {} differs in slots {} and {}", d.block,
+                                    d.newer_slot, d.older_slot));
+        }
+        if (step == daemon::Scrub::Step::kWaits) return;
+        if (step == daemon::Scrub::Step::kDone) return end_scrub();
+    }
+}
+
+void RebuildSim::end_scrub() {
+    const daemon::ScrubCounts& found = scrub_->counts();
+    ++counts_.scrub_passes;
+    counts_.scrubbed += found.blocks;
+    counts_.mended += found.mended;
+    trace("a scrub has compared {} blocks and mended {}", found.blocks, found.mended);
+    if (!spoilt_in_pass_ && found.unreadable + found.refused + found.unresolved == 0)
+        for (auto& drive : drives_) drive->spoilt = false;
+    scrub_.reset();
+}
+
+/// Faults have ceased, and everything is resolved: one pass mends every block.
+void RebuildSim::scrub_all() {
+    scrub_.reset();
+    publish_floor();
+    while (!messages_.empty()) deliver(0);
+    for (int steps = 0; steps < 20'000 && failure_.empty(); ++steps) {
+        now_ns_ += 1'000'000;
+        scrub_step();
+        if (!scrub_) break;
+        if (one_in(20)) publish_floor();
+        while (!messages_.empty()) deliver(0);
+    }
+    if (scrub_) fail("a scrub does not end");
+    if (failure_.empty())
+        for (auto& drive : drives_)
+            if (drive->spoilt) fail("after a scrub a drive still has blocks that it cannot read");
+}
+
 // Faults ----------------------------------------------------------------------------------------------------------
 
 void RebuildSim::kill(std::uint32_t slot) {
@@ -591,6 +644,7 @@ void RebuildSim::spoil_page() {
     if (!data) return;
     flash.unreadable.insert(page);
     drives_[slot]->spoilt = true;
+    spoilt_in_pass_ = true;
     ++counts_.unreadable;
 }
 
@@ -623,6 +677,7 @@ void RebuildSim::event() {
 std::string RebuildSim::run() {
     for (std::uint32_t i = 0; i < options_.steps && failure_.empty(); ++i) event();
     settle();
+    if (failure_.empty()) scrub_all();
     if (failure_.empty()) compare_all();
     if (failure_.empty()) {
         lose_writer();

@@ -17,6 +17,7 @@
 
 #include "daemon/decisions/rebuild.hpp"
 #include "daemon/decisions/reconcile.hpp"
+#include "daemon/decisions/scrub.hpp"
 #include "deengine/front/engine.hpp"
 #include "deengine/ram_flash.hpp"
 #include "deengine/rig.hpp"
@@ -40,6 +41,7 @@ struct RebuildSimOptions {
     deengine::Mutation engine = deengine::Mutation::kNone;
     daemon::RebuildMutation rebuild = daemon::RebuildMutation::kNone;
     daemon::ReconcileMutation reconcile = daemon::ReconcileMutation::kNone;
+    daemon::ScrubMutation scrub = daemon::ScrubMutation::kNone;
     bool compare_while_written =
         false;  ///< a mutation: replicas are compared before the writer's end is in force
     bool keeps_copied =
@@ -60,6 +62,7 @@ struct RebuildSimCounts {
                   rebuilds = 0, kills = 0, kills_in_rebuild = 0, outs = 0, outs_in_rebuild = 0, backs = 0;
     std::uint64_t reconciled = 0, reconciled_in_rebuild = 0, reconcile_put = 0, kills_in_reconcile = 0,
                   outs_in_reconcile = 0;
+    std::uint64_t scrubbed = 0, mended = 0, scrub_passes = 0;
     std::uint64_t copied = 0, late_copies = 0, unreadable = 0, blocks_compared = 0;
 
     void add(const RebuildSimCounts& o);
@@ -180,6 +183,9 @@ class RebuildSim final : public daemon::CopyPort {
     void activate_one();
     void learn_map();
     void rebuild_step();
+    void scrub_step();
+    void end_scrub();
+    void scrub_all();
     void settle();
     void compare_all();
     void change_map(placement::SlotState state, std::uint32_t slot);
@@ -217,6 +223,8 @@ class RebuildSim final : public daemon::CopyPort {
     placement::ArrayMap known_{};              ///< the writer's
     std::optional<daemon::Rebuild> rebuild_;
     std::optional<daemon::Reconcile> reconcile_;
+    std::optional<daemon::Scrub> scrub_;
+    bool spoilt_in_pass_ = false;        ///< a page became unreadable since the scrub began
     nvme::MapVersion copy_version_ = 0;  ///< of what sends the present copy command
     std::uint32_t losses_left_;
     std::uint32_t max_tombstones_;

@@ -35,6 +35,7 @@ void expect_noticed(RebuildSimOptions options, std::uint64_t first) {
     sound.engine = deengine::Mutation::kNone;
     sound.rebuild = daemon::RebuildMutation::kNone;
     sound.reconcile = daemon::ReconcileMutation::kNone;
+    sound.scrub = daemon::ScrubMutation::kNone;
     sound.back_as_in = sound.compare_while_written = sound.keeps_copied = false;
     EXPECT_EQ(RebuildSim(sound).run(), "")
         << "seed " << options.seed << " is violated without the mutation, too";
@@ -46,14 +47,14 @@ TEST(RebuildMutations, ACopyOverANewerTrimIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyOverTrim;
     options.trims_of_ten = 6;
-    expect_noticed(options, 5870);
+    expect_noticed(options, 6560);
 }
 
 TEST(RebuildMutations, AWindowThatDoesNotKnowEarlierTombstonesIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyWindowEmpty;
     options.trims_of_ten = 6;
-    expect_noticed(options, 9035);
+    expect_noticed(options, 15109);
 }
 
 TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
@@ -61,7 +62,7 @@ TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
     options.engine = deengine::Mutation::kCopyUntoldTrim;
     options.trims_of_ten = 8;
     options.max_tombstones = 6;
-    expect_noticed(options, 2636);
+    expect_noticed(options, 4340);
 }
 
 TEST(RebuildMutations, AResolvedVersionThatTheDonorHasNoMoreIsNoticed) {
@@ -74,7 +75,7 @@ TEST(RebuildMutations, DonorsThatAreReadBeforeTheWindowIsOpenAreNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kReadBeforeOpen;
     options.trims_of_ten = 6;
-    expect_noticed(options, 11226);
+    expect_noticed(options, 13055);
 }
 
 TEST(RebuildMutations, ARangeThatNoDonorCouldReadAndIsLeftOutIsNoticed) {
@@ -101,6 +102,24 @@ TEST(RebuildMutations, ATargetThatIsNotAskedWhatItHasIsNoticed) {
     options.rebuild = daemon::RebuildMutation::kDonorsOnly;
     options.outs_of_hundred = 2;
     expect_noticed(options, 76);
+}
+
+TEST(ScrubMutations, ADifferenceThatIsNotResolvedAndIsReportedIsNoticed) {
+    RebuildSimOptions options;
+    options.scrub = daemon::ScrubMutation::kFloorIgnored;
+    expect_noticed(options, 1);
+}
+
+TEST(ScrubMutations, AMissingBlockThatIsReportedAtTheFirstLookIsNoticed) {
+    RebuildSimOptions options;
+    options.scrub = daemon::ScrubMutation::kTrustAbsence;
+    expect_noticed(options, 1);
+}
+
+TEST(ScrubMutations, ABlockThatCannotBeReadAndIsLeftIsNoticed) {
+    RebuildSimOptions options;
+    options.scrub = daemon::ScrubMutation::kNoMend;
+    expect_noticed(options, 1);
 }
 
 TEST(ReconcileMutations, ATrimmedExtentThatDoesNotCountAsChangedIsNoticed) {

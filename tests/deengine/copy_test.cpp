@@ -60,6 +60,14 @@ class CopyRig : public Rig {
         if (!contents.empty()) std::memcpy(data.data() + sizeof(r), contents.data(), nvme::kBlockBytes);
         return copy(CopyOpcode::kCopyWrite, data, window, block).status;
     }
+    /// What lies in any block now cannot be read any more.
+    void spoil_data_pages() {
+        for (PageNumber page = 0; page < flash.geometry().pages(); ++page) {
+            PageOob oob{};
+            if (has_data(flash.read_oob(page, oob)) && oob.kind == PageKind::kData && oob.vid == kVolume)
+                flash.unreadable.insert(page);
+        }
+    }
     IoFields at(std::uint32_t block) const { return fields(kVolume, kClient, block); }
     /// What a donor would send of a write of pattern `id`.
     static std::pair<CopyRecord, Block> version(nvme::Epoch epoch, std::uint64_t sequence, std::uint64_t id) {
@@ -82,14 +90,41 @@ TEST(Copy, OnlyTheAdminHostMaySendItsCommands) {
         EXPECT_EQ(rig.copy(opcode, data, 0, 0, 1, {kClient, false}).status, Status::kAccessDenied);
 }
 
-TEST(Copy, DonorsAreInAndTargetsAreRebuilding) {
+TEST(Copy, DonorsAreIn) {
     CopyRig rig(kRebuilding);
     Block data(nvme::copy_bytes(1));
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyRead, data).status, Status::kWrongSsd);
     rig.be(kIn, 2);
-    EXPECT_EQ(rig.copy(CopyOpcode::kCopyOpen, data).status, Status::kWrongSsd);
-    EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data).status, Status::kWrongSsd);
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyRead, data).status, Status::kSuccess);
+}
+
+TEST(Copy, ADriveThatIsInChangesOnlyBlocksThatItCannotRead) {
+    CopyRig rig(kIn);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.write(rig.at(0), 3, pattern(3)).status, Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(0), 3)) << "older than the donor's, but sound: a scrub does not decide";
+    EXPECT_EQ(rig.put(rig.open(9), record, contents, 9), Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(9), 0)) << "a block that is not there can be read, too";
+    rig.spoil_data_pages();
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(0), 50));
+    rig.mount();
+    rig.be(kIn, 2);
+    EXPECT_TRUE(rig.holds(rig.at(0), 50));
+}
+
+TEST(Copy, ADriveThatLostANewerVersionIsNotMendedWithAnOlderOne) {
+    CopyRig rig(kIn);
+    const auto [record, contents] = CopyRig::version(1, 5, 50);
+    EXPECT_EQ(rig.write(rig.at(0), 7, pattern(7)).status, Status::kSuccess);
+    rig.spoil_data_pages();
+    EXPECT_FALSE(nvme::ok(rig.put(rig.open(), record, contents)));
+    Block got;
+    EXPECT_EQ(rig.read(rig.at(0), got).status, Status::kUnrecoveredReadError);
+    const auto [equal, newest] = CopyRig::version(1, 7, 7);
+    EXPECT_EQ(rig.put(rig.open(), equal, newest), Status::kSuccess);
+    EXPECT_TRUE(rig.holds(rig.at(0), 7));
 }
 
 TEST(Copy, AClientReadsNothingFromARebuildingDrive) {
@@ -258,11 +293,7 @@ TEST(Copy, ABlockOfUnknownOrderIsReplacedOnceItsBoundIsResolved) {
 TEST(Copy, ADonorTellsWhatItCannotRead) {
     CopyRig rig(kIn);
     EXPECT_EQ(rig.write(rig.at(0), 5, pattern(5)).status, Status::kSuccess);
-    for (PageNumber page = 0; page < rig.flash.geometry().pages(); ++page) {
-        PageOob oob{};
-        if (has_data(rig.flash.read_oob(page, oob)) && oob.kind == PageKind::kData && oob.vid == kVolume)
-            rig.flash.unreadable.insert(page);
-    }
+    rig.spoil_data_pages();
     Block contents;
     EXPECT_EQ(rig.read_record(0, contents).kind, CopyKind::kUnreadable);
     EXPECT_EQ(rig.read_record(1, contents).kind, CopyKind::kAbsent);

@@ -3,12 +3,12 @@
 //
 // A rebuild copies each range of blocks in three commands:
 //
-//   COPY OPEN   to the rebuilding drive. Opens a window over the range: from now on the drive keeps the orders of
+//   COPY OPEN   to the drive that is written. Opens a window over the range: from now on the drive keeps the orders of
 //               the tombstones and trims of these blocks. DW0: the window's number. A drive has a few windows; a new one
 //               closes the oldest.
 //   COPY READ   to a drive that is *in*. Returns, per block, a CopyRecord and the contents. DW0: the volume's epoch on
 //               that drive.
-//   COPY WRITE  to the rebuilding drive, with the window's number, what COPY READ returned, and the lowest of the donors'
+//   COPY WRITE  to that drive, with the window's number, what COPY READ returned, and the lowest of the donors'
 //               epochs. A block becomes the donor's version if that is newer than the block's own, and than the trims that
 //               the window knows of. Answered when it is durable. A window that is not open any more, or of a later epoch
 //               than the donor's: Command Sequence Error; open again, and read again.
@@ -18,6 +18,9 @@
 // trim whose tombstone was dropped before the window was opened is resolved, or of an epoch that is closed on the target: a
 // donor that is read afterwards, in that epoch or a later one, has it or never takes it. (COPY OPEN is answered Busy while
 // a trim may be unresolved and without a tombstone, because the table was full.)
+//
+// The same three commands mend a block that a drive which is *in* cannot read: such a drive changes only blocks that it
+// cannot read, or doubts.
 //
 // What differs between replicas when an epoch has ended is found and made equal with the volume *closed*: its record names
 // no writer, so that nothing but these commands changes its blocks.

@@ -22,12 +22,10 @@ ShardOp op_of(CopyOpcode opcode) {
     return ShardOp::kCopyRead;
 }
 
-/// A closed volume is compared on all slots that are written; else a slot that is *in* is a donor, and a rebuilding one is
-/// the target.
+/// Of an open volume, only a slot that is *in* is read: a rebuilding one may lack blocks.
 bool fits_state(CopyOpcode opcode, bool closed, placement::SlotState state) {
     using enum placement::SlotState;
-    if (closed || opcode == CopyOpcode::kCopySurvey) return state == kIn || state == kRebuilding;
-    return state == (opcode == CopyOpcode::kCopyRead ? kIn : kRebuilding);
+    return state == kIn || (state == kRebuilding && (closed || opcode != CopyOpcode::kCopyRead));
 }
 
 Status check_survey(const Volume& volume, const nvme::IoFields& f, std::size_t data_bytes) {
@@ -78,6 +76,8 @@ Status check_copy(const PermissionTable& permissions, ActiveMap& map, CommandChe
     if (!ok(fits)) return fits;
     out = {};
     out.op = op_of(opcode);
+    const bool has_all = map.own_state() == placement::SlotState::kIn;
+    if (out.op == ShardOp::kCopyWrite && has_all && !closed) out.op = ShardOp::kCopyMend;
     out.volume = f.volume;
     out.first = f.block;
     out.blocks = f.blocks;

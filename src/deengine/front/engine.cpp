@@ -101,7 +101,8 @@ void Engine::Impl::submit_copy(const nvme::Command& command, Requester from, std
     if (ok(status))
         status =
             check_copy(state.now().permissions, active_map, check, command, from, data, now_ns, sent, dw0);
-    const bool changes = sent.op == ShardOp::kCopyOpen || sent.op == ShardOp::kCopyWrite;
+    const bool changes =
+        sent.op == ShardOp::kCopyOpen || sent.op == ShardOp::kCopyWrite || sent.op == ShardOp::kCopyMend;
     if (ok(status) && unsettled && changes) status = Status::kCapacityExceeded;
     if (!ok(status)) {
         ++own.refused;

@@ -144,9 +144,17 @@ Status Copies::write(const ShardCommand& c) {
         if (c.floor < window->epoch) return Status::kCommandSequenceError;
     }
     if (const Status s = check_records(c, window); !ok(s)) return s;
-    for (std::uint32_t i = 0; i < c.blocks; ++i)
+    for (std::uint32_t i = 0; i < c.blocks; ++i) {
+        if (c.op == ShardOp::kCopyMend && is_sound(make_key(c.volume, c.first + i))) continue;
         if (const Status s = write_one(c, i, window); !ok(s)) return s;
+    }
     return Status::kSuccess;
+}
+
+/// Whether the block can be read here.
+bool Copies::is_sound(BlockKey key) {
+    if (!state_.doubts.empty() && reads_.in_doubt(key)) return false;
+    return ok(reads_.read_block(key, block_.data()));
 }
 
 Status Copies::check_records(const ShardCommand& c, const CopyWindows::Window* window) const {
@@ -257,7 +265,9 @@ Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
     if (!entry) return Status::kSuccess;
     PageOob oob{};
     const bool known = has_data(state_.flash.read_oob(entry->page, oob)) && oob.kind == PageKind::kData;
-    return known ? Status::kSuccess : Status::kUnrecoveredReadError;
+    if (!known) return Status::kUnrecoveredReadError;
+    // A newer version of its own, which may have rotted.
+    return changes_.superseded_whole() ? reads_.read_block(key, block_.data()) : Status::kSuccess;
 }
 
 Status Copies::remove_resolved(const ShardCommand& c, const CopyRecord& absent, ShardCommand& one) {

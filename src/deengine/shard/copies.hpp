@@ -46,7 +46,7 @@ class Copies {
     void survey(const ShardCommand& c);
     /// COPY READ: fills the command's data.
     void read(const ShardCommand& c);
-    /// COPY WRITE. `c.sequence`: the window's number; `c.epoch`: the oldest epoch of the volume's life; `c.floor`: the
+    /// COPY WRITE; kCopyMend: blocks that can be read here stay as they are. `c.sequence`: the window's number; `c.epoch`: the oldest epoch of the volume's life; `c.floor`: the
     /// donor's epoch of the volume when it was read.
     nvme::Status write(const ShardCommand& c);
 
@@ -62,6 +62,7 @@ class Copies {
     [[nodiscard]] bool reads_alike(const nvme::CopyRecord& r, BlockKey key, const WriteOrder& own);
     std::uint64_t next_stamp();
     [[nodiscard]] bool keeps_newer() const { return state_.options.mutation == Mutation::kCopyKeepsNewer; }
+    [[nodiscard]] bool is_sound(BlockKey key);
     void read_one(const ShardCommand& c, std::uint32_t i, nvme::CopyRecord& record, std::byte* contents);
     void read_absent(const ShardCommand& c, nvme::CopyRecord& record) const;
     nvme::Status remove_resolved(const ShardCommand& c, const nvme::CopyRecord& absent, ShardCommand& one);

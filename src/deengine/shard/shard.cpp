@@ -86,6 +86,7 @@ void Shard::Impl::execute(const ShardCommand& c) {
             copies.survey(c);
             return sink.on_complete(c.tag, Status::kSuccess, c.volume_epoch);
         case ShardOp::kCopyWrite:
+        case ShardOp::kCopyMend:
             status = copies.write(c);
             break;
     }

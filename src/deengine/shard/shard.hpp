@@ -40,6 +40,7 @@ enum class ShardOp : std::uint8_t {
     kCopyOpen,
     kCopyRead,
     kCopyWrite,
+    kCopyMend,   ///< kCopyWrite that changes only blocks that cannot be read here
     kCopySurvey  ///< `data` is a SurveyExtent for each extent from `first` on
 };
 
