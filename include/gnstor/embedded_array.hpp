@@ -45,6 +45,10 @@ struct EmbeddedArrayOptions {
     bool strict_nic = false;           ///< the software NIC checks every entry and delays at random
     std::uint64_t seed = 1;
     std::uint64_t lease_ms = 300'000;
+    /// Time between two passes of the scrub, which compares the replicas and mends what an SSD cannot read; 0: never. The
+    /// first pass begins within an hour.
+    std::uint64_t scrub_every_ms = 7ull * 86'400'000;
+    std::uint64_t scrub_bytes_per_s = 64ull << 20;  ///< what it reads from all SSDs together
     std::uint64_t spare_after_ms = 600'000;  ///< a slot that is out so long is given to a spare; 0: never
     /// How long SSDs go on serving after the daemon last renewed their grant; the daemon renews it at a third
     /// of this time. 0: without limit.

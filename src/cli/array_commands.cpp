@@ -36,6 +36,7 @@ struct UpOptions {
     std::string capacity = "1GiB";
     std::uint64_t lease_ms = 300'000;
     std::uint32_t spare_after_s = 600;
+    ScrubSettings scrub{};
     ArrayOptions ssd;  ///< options of the SSDs except number and capacity
     std::uint32_t wait_s = 60;
     std::chrono::steady_clock::time_point until{};  ///< deadline of all waits: start + wait_s
@@ -96,6 +97,8 @@ std::vector<std::string> daemon_arguments(const Context& c, const UpOptions& o) 
                                    "--capacity",    o.capacity,
                                    "--lease-ms",    std::to_string(o.lease_ms),
                                    "--spare-after", std::to_string(o.spare_after_s),
+                                   "--scrub-every", std::to_string(o.scrub.every_days),
+                                   "--scrub-rate",  std::to_string(o.scrub.mib_per_s),
                                    "--socket",      c.socket_path().string()};
     for (std::string& word : ssd_arguments(o.ssd)) words.push_back(std::move(word));
     std::vector<std::string> addresses;
@@ -462,6 +465,7 @@ void add_array_commands(CLI::App& app, Context& context) {
                      "writing; 0: only 'gnstor ssd replace' does that")
         ->check(CLI::Range(0, 31'536'000))
         ->capture_default_str();
+    add_scrub_options(*start, o->scrub);
     add_ssd_options(*start, o->ssd);
     start
         ->add_option(

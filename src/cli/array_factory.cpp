@@ -220,6 +220,8 @@ Result<EmbeddedArrayOptions> embedded_options(const ArrayOptions& options) {
     embedded.ssd_capacity_bytes = options.ssd_capacity_bytes;
     embedded.lease_ms = options.lease_ms;
     embedded.spare_after_ms = std::uint64_t{options.spare_after_s} * 1000;
+    embedded.scrub_every_ms = std::uint64_t{options.scrub.every_days} * 86'400'000;
+    embedded.scrub_bytes_per_s = std::uint64_t{options.scrub.mib_per_s} << 20;
     embedded.service_units = options.service_units;
     embedded.scrub_pages_per_second = options.scrub_mib * kPagesPerMib;
     embedded.durability = options.durability;
@@ -264,6 +266,8 @@ Result<std::unique_ptr<ServedArray>> make_array_of_nodes(const ArrayOptions& opt
     nodes.known = options.directory / "nodes.json";
     nodes.lease_ms = options.lease_ms;
     nodes.spare_after_ms = std::uint64_t{options.spare_after_s} * 1000;
+    nodes.scrub_every_ms = std::uint64_t{options.scrub.every_days} * 86'400'000;
+    nodes.scrub_bytes_per_s = std::uint64_t{options.scrub.mib_per_s} << 20;
     nodes.wait_ms = options.wait_ms;
     GN_ASSIGN(std::unique_ptr<embedded::NodeArray> array, embedded::NodeArray::open(nodes, std::move(store)));
     return std::unique_ptr<ServedArray>(std::make_unique<ServedNodeArray>(std::move(array)));

@@ -7,6 +7,7 @@
 #include <gnstor/embedded_array.hpp>
 #include <gnstor/remote_array.hpp>
 
+#include "cli/scrub_options.hpp"
 #include "daemon/decisions/inspector.hpp"
 #include "daemon/http/gateway_status.hpp"
 #include "daemon/records/records.hpp"
@@ -26,6 +27,7 @@ struct ArrayOptions {
     std::uint32_t ssds = 4;
     std::uint64_t ssd_capacity_bytes = 1ull << 30;
     std::uint64_t lease_ms = 300'000;
+    ScrubSettings scrub{};
     std::uint32_t spare_after_s = 600;  ///< a slot that is out so long is given to a spare; 0: never
     std::uint32_t service_units = 1;    ///< of each new SSD
     std::uint32_t scrub_mib = 4;        ///< MiB a second that each service unit checks in the background

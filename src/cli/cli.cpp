@@ -79,6 +79,7 @@ int main(int argc, char** argv) {
     add_array_commands(app, context);
     add_health_commands(app, context);
     add_events_command(app, context);
+    add_scrub_command(app, context);
     add_client_commands(app, context);
     add_ssd_commands(app, context);
     add_volume_commands(app, context);

@@ -51,8 +51,9 @@ void add_gateway_command(CLI::App& app, Context& context);  ///< gateway host ..
 void add_health_commands(CLI::App& app, Context& context);  ///< health, df
 void add_events_command(CLI::App& app, Context& context);   ///< events
 
-void add_down_command(CLI::App& app, Context& context);     ///< down
-void add_check_commands(CLI::App& ssd, Context& context);   ///< of `ssd`: check, recover
+void add_down_command(CLI::App& app, Context& context);    ///< down
+void add_check_commands(CLI::App& ssd, Context& context);  ///< of `ssd`: check, recover
+void add_scrub_command(CLI::App& app, Context& context);
 void add_replace_command(CLI::App& ssd, Context& context);  ///< of `ssd`: replace
 /// A line for `gnstor status`. `rebuild`: as GET /v1/status returns it.
 [[nodiscard]] std::string describe_rebuild(const nlohmann::json& rebuild);

@@ -141,6 +141,7 @@ void add_options(CLI::App& app, DaemonOptions& options, CommandLine& given) {
                    "writing; 0: only 'gnstor ssd replace' does that")
         ->check(CLI::Range(0, 31'536'000))
         ->capture_default_str();
+    add_scrub_options(app, options.array.scrub);
     add_ssd_options(app, options.array);
     app.add_option("--socket", given.socket, "Unix socket to serve on; default: gnstord.sock in the folder");
     app.add_option("--socket-mode", given.socket_mode,

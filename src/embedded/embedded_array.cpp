@@ -81,6 +81,8 @@ struct EmbeddedArray::Impl {
         daemon::InProcessOptions daemon_options;
         daemon_options.manager.lease_ms = options.lease_ms;
         daemon_options.manager.spare_after_ms = options.spare_after_ms;
+        daemon_options.manager.scrub_every_ms = options.scrub_every_ms;
+        daemon_options.manager.scrub_bytes_per_s = options.scrub_bytes_per_s;
         daemon_options.manager.grant_ms = options.grant_ms;
         daemon_options.manager.seed = options.seed;
         daemon_options.manager.warnings = node->left_out();

@@ -242,6 +242,8 @@ Result<void> NodeArray::Impl::start_daemon(std::unique_ptr<daemon::RecordStore> 
     daemon::InProcessOptions daemon_options;
     daemon_options.manager.lease_ms = options.lease_ms;
     daemon_options.manager.spare_after_ms = options.spare_after_ms;
+    daemon_options.manager.scrub_every_ms = options.scrub_every_ms;
+    daemon_options.manager.scrub_bytes_per_s = options.scrub_bytes_per_s;
     daemon_options.manager.grant_ms = options.grant_ms;
     daemon_options.ssd_readings = [this](const daemon::SsdInfo& ssd) {
         const std::scoped_lock lock(mutex);

@@ -48,6 +48,7 @@ struct NodeArrayOptions {
     std::filesystem::path known;  ///< file that keeps the SSDs found; empty: none
     std::uint64_t lease_ms = 300'000;
     std::uint64_t spare_after_ms = 600'000;  ///< as EmbeddedArrayOptions
+    std::uint64_t scrub_every_ms = 7ull * 86'400'000, scrub_bytes_per_s = 64ull << 20;
     /// docs/array.md, rule 3: an SSD that was away is admitted by its next grant.
     std::uint32_t grant_ms = 10'000;
     std::uint32_t wait_ms = 10'000;     ///< at the first start, for nodes that do not answer

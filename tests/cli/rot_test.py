@@ -146,6 +146,38 @@ class Rot(Programs):
         self.cli("get", "data", self.root / "back", code=1, says="Unrecovered Read Error")
         self.assertFalse((self.root / "back").exists())
 
+    def scrub(self):
+        """What a whole pass of the scrub has found."""
+        before = self.ask("scrub", "--start")["passes"]
+        return self.until(lambda: (said := self.ask("scrub"))["passes"] > before and said, "a pass of the scrub must end")
+
+    def test_the_scrub_puts_rotten_blocks_again_and_names_what_no_replica_has(self):
+        self.begin()
+        self.ask("down")
+        for slot, blocks in ((0, range(3, 9)), (1, (20, 21))):
+            self.rot(slot, blocks)
+        self.ask("up")
+        said = self.scrub()
+        self.assertEqual((said["pass"]["blocks_mended"], said["findings"]), (8, []))
+        self.assertGreaterEqual(said["pass"]["blocks_compared"], BLOCKS)
+        before = sum(self.counters(slot)["media_errors"] for slot in (0, 1))
+        self.assertEqual(self.cli("cat", "data").stdout, self.data)
+        self.assertEqual(self.scrub()["pass"]["blocks_mended"], 0)
+        self.assertEqual(sum(self.counters(slot)["media_errors"] for slot in (0, 1)), before, "every page that is read is good again")
+        self.cli("events", says="SCRUB_ENDED")
+        self.ask("down")
+        for slot in (0, 1):
+            self.cli("ssd", "check", self.dir / f"ssd-{slot}.store")
+            self.rot(slot, (40,))
+        self.ask("up")
+        said = self.scrub()
+        self.assertEqual((said["pass"]["blocks_unreadable"], [each["volume"] for each in said["findings"]]), (1, ["data"]))
+        self.cli("health", code=1, says="GNS_BLOCKS_UNREADABLE")
+        self.cli("scrub", says="volume 'data': 1 block that no replica can read")
+        self.cli("rm", "data")
+        self.cli("put", self.write("data", self.data), "data")
+        self.assertEqual(self.ask("scrub")["findings"], [])
+
     def test_what_is_in_doubt_on_every_replica_is_said_to_be_older(self):
         # Drives that were left alone for a second know that their pages are whole: then it is a media error.
         for _ in range(5):

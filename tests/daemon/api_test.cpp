@@ -92,6 +92,23 @@ class ApiTest : public ::testing::Test {
              {{"client", 1}, {"name", "v"}, {"capacity_bytes", 1 << 20}, {"any_writer", true}});
     }
 
+    void scrub() {
+        EXPECT_FALSE(send(200, "GET", "/v1/scrub").at("running"));
+        send(200, "POST", "/v1/scrub");
+        send(200, "POST", "/v1/scrub");
+        EXPECT_TRUE(send(200, "GET", "/v1/scrub").at("running"));
+        for (int seconds = 0; seconds < 100 && send(200, "GET", "/v1/scrub").at("passes") == 0; ++seconds) {
+            now_ms += 1'000;
+            (void)control->tick();
+            while (control->copy_some(16)) {
+            }
+        }
+        const json ended = send(200, "GET", "/v1/scrub");
+        EXPECT_EQ(ended.at("passes"), 1);
+        EXPECT_EQ(ended.at("pass").at("blocks_done"), ended.at("pass").at("blocks_total"));
+        EXPECT_TRUE(ended.at("findings").empty());
+    }
+
     /// The SSD of slot 2 is lost, and a spare takes its place.
     void replace_an_ssd() {
         make_volume();
@@ -111,6 +128,7 @@ class ApiTest : public ::testing::Test {
         while (control->copy_some(16)) {
         }
         EXPECT_FALSE(send(200, "GET", "/v1/status").contains("rebuild"));
+        scrub();
         std::set<std::string> happened;
         const json page = send(200, "GET", "/v1/events");
         for (const json& event : page.at("events"))
@@ -119,7 +137,7 @@ class ApiTest : public ::testing::Test {
                             (event.contains("slot") ? event.at("slot").dump() : ""));
         for (const char* one :
              {"SSD_REPLACED 2", "SSD_FILLED 2", "VOLUME_CREATED valice", "VOLUME_DELETED valice",
-              "CLIENT_ADDED bob", "CLIENT_REMOVED carol", "CLIENT_ROTATED carol",
+              "CLIENT_ADDED bob", "CLIENT_REMOVED carol", "CLIENT_ROTATED carol", "SCRUB_ENDED ",
               "HEALTH_FOUND GNS_REBUILDING", "HEALTH_GONE GNS_REBUILDING"})
             EXPECT_TRUE(happened.contains(one)) << one;
     }

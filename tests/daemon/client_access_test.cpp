@@ -91,6 +91,8 @@ std::vector<Row> rows() {
         {"getStatus", get("/v1/status"), 200, 200},
         {"getArrayHealth", get("/v1/health"), 403, 403},
         {"getCapacity", get("/v1/capacity"), 403, 403},
+        {"getScrub", get("/v1/scrub"), 403, 403},
+        {"startScrub", {"POST", "/v1/scrub", "", ""}, 403, 403, 200},
         {"listEvents", get("/v1/events?since=1"), 403, 403},
         {"getHealth", get("/healthz"), 200, 200},
         {"getMetrics", get("/metrics"), 403, 403},

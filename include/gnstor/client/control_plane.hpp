@@ -88,6 +88,11 @@ class ControlPlane {
     virtual Result<void> replace_ssd(std::uint32_t slot) {
         return error(Errc::kUnsupported, "the SSD of slot {} cannot be replaced here; ask gnstord", slot);
     }
+    /// Begins a pass of the scrub, which compares the replicas of all volumes and mends what an SSD cannot read; nothing
+    /// changes if one is under way. kState: another gnstord serves the array.
+    virtual Result<void> start_scrub() {
+        return error(Errc::kUnsupported, "this control plane begins no scrub");
+    }
     virtual Result<ArrayView> array() = 0;
     /// Of every SSD that demands authentication; empty: none does.
     virtual Result<std::vector<SsdKeys>> ssd_keys(nvme::ClientId /*client*/) {

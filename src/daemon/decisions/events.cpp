@@ -63,6 +63,7 @@ void EventRecorder::observe(const ArrayInfo& info, Observed after, bool readings
         compare_volumes(info);
         compare_leases(info, after);
         compare_clients(info);
+        compare_scrub(info);
     } else {
         start(info);
     }
@@ -165,6 +166,16 @@ void EventRecorder::compare_clients(const ArrayInfo& info) {
         else if (was_in && found->second->generation != client.generation)
             tell(event::kClientRotated, "got other keys and another token");
     }
+}
+
+void EventRecorder::compare_scrub(const ArrayInfo& info) {
+    if (info.scrub.passes == before_->scrub.passes) return;
+    const ScrubPassInfo& pass = info.scrub.pass;
+    add(event::kScrubEnded,
+        {.text =
+             fmt::format("the scrub has compared {} blocks: {} mended, {} that no replica can read, {} whose "
+                         "replicas differ",
+                         pass.compared, pass.mended, pass.unreadable, pass.different)});
 }
 
 void EventRecorder::compare_health(const ArrayInfo& info, bool readings) {

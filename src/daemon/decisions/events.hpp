@@ -28,8 +28,8 @@ inline constexpr std::string_view kDaemonStarted = "DAEMON_STARTED", kSsdSilent 
                                   kSsdFilled = "SSD_FILLED", kVolumeCreated = "VOLUME_CREATED",
                                   kVolumeDeleted = "VOLUME_DELETED", kLeaseExpired = "LEASE_EXPIRED",
                                   kClientAdded = "CLIENT_ADDED", kClientRemoved = "CLIENT_REMOVED",
-                                  kClientRotated = "CLIENT_ROTATED", kHealthFound = "HEALTH_FOUND",
-                                  kHealthGone = "HEALTH_GONE";
+                                  kClientRotated = "CLIENT_ROTATED", kScrubEnded = "SCRUB_ENDED",
+                                  kHealthFound = "HEALTH_FOUND", kHealthGone = "HEALTH_GONE";
 }  // namespace event
 
 /// The newest events, oldest first.
@@ -67,6 +67,7 @@ class EventRecorder {
     void compare_volumes(const ArrayInfo& info);
     void compare_leases(const ArrayInfo& info, Observed after);
     void compare_clients(const ArrayInfo& info);
+    void compare_scrub(const ArrayInfo& info);
     void compare_health(const ArrayInfo& info, bool readings);
 
     EventRing ring_;

@@ -20,6 +20,8 @@ enum Code : std::size_t {
     kSlotDown,
     kStaleStore,
     kRebuildStuck,
+    kReplicasDiffer,
+    kBlocksUnreadable,
     kFull,
     kSlotOut,
     kDegraded,
@@ -75,6 +77,18 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "Exceeded, make room: in the file system that holds the SSD's store, if that is full, else by deleting. "
      "If it is "
      "Busy, wait: trims that are under way delay the copy."},
+    // kReplicasDiffer
+    {"GNS_REPLICAS_DIFFER", Severity::kError,
+     "A read of these blocks may return one version now and another one later. The SSDs read both without an "
+     "error, so GNStor does not choose between them.",
+     "Write the blocks again, for instance by putting the object again; then all replicas have the new "
+     "version. 'gnstor scrub' names the volumes, and 'gnstor scrub --start' looks again. If an SSD has not "
+     "been full, one of them has lost an acknowledged write: replace it."},
+    // kBlocksUnreadable
+    {"GNS_BLOCKS_UNREADABLE", Severity::kError,
+     "Reads of these blocks fail with Unrecovered Read Error: no SSD can read its replica.",
+     "Write the blocks again, for instance by putting the object again, or bring back SSDs that are out. "
+     "'gnstor scrub --start' looks again."},
     // kFull
     {"GNS_FULL", Severity::kError,
      "Writes of new blocks fail with Capacity Exceeded, or will soon. Data can be read, overwritten "
@@ -126,10 +140,12 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "Copy the volumes to another array, and replace the SSD.", true},
     // kMediaErrors
     {"GNS_MEDIA_ERRORS", Severity::kWarning,
-     "Blocks on these pages are read from other replicas. Without another replica their reads fail "
-     "with Unrecovered Read Error, until they are written again.",
-     "Write the blocks again, for instance by putting the object again; 'gnstor ssd check' of the "
-     "stopped SSD's store tells how much is damaged. The finding ends when the SSD is opened again.",
+     "Blocks on these pages are read from other replicas, and the scrub puts them again from there. Without "
+     "another replica their reads fail with Unrecovered Read Error, until they are written again.",
+     "Run 'gnstor scrub --start', or wait for its next pass. If errors come again and again, replace the "
+     "SSD; "
+     "'gnstor ssd check' of the stopped SSD's store tells how much is damaged. The finding ends when the SSD "
+     "is opened again.",
      true},
 }};
 
@@ -164,6 +180,7 @@ class Findings {
         look_at_slots();
         look_at_rebuild();
         look_at_volumes();
+        look_at_scrub();
         look_at_changes();
         look_at_room();
         look_at_media();
@@ -246,6 +263,30 @@ class Findings {
                 fmt::format("volumes that may have data with fewer replicas served than asked for: {} of {}",
                             degraded.size(), all),
                 degraded);
+    }
+    void look_at_scrub() {
+        std::vector<std::string> different, unreadable;
+        for (const VolumeInfo& volume : info_.listed_volumes)
+            if (volume.ranges_left != 0)
+                different.push_back(fmt::format(
+                    "volume '{}': {} could not be made equal after its last writer ended, because an SSD had "
+                    "no room",
+                    volume.name, counted(volume.ranges_left, "range")));
+        for (const ScrubFindings& f : info_.scrub.findings) {
+            if (f.different != 0)
+                different.push_back(fmt::format("volume '{}': {}, the first: {}", f.volume,
+                                                counted(f.different, "block"), f.first));
+            if (f.unreadable != 0)
+                unreadable.push_back(
+                    fmt::format("volume '{}': {}", f.volume, counted(f.unreadable, "block")));
+        }
+        const auto found = [&](Code code, std::string_view what, std::vector<std::string>& details) {
+            if (details.empty()) return;
+            std::string summary = fmt::format("volumes with blocks {}: {}", what, details.size());
+            add(code, std::move(summary), std::move(details));
+        };
+        found(kReplicasDiffer, "whose replicas differ", different);
+        found(kBlocksUnreadable, "that no replica can read", unreadable);
     }
     void look_at_changes() {
         if (!info_.map_in_force)

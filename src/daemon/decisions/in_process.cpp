@@ -234,6 +234,10 @@ Result<void> InProcessControlPlane::replace_ssd(std::uint32_t slot) {
     return impl_->change([&](Manager& m) { return m.replace_ssd(slot, impl_->now()); });
 }
 
+Result<void> InProcessControlPlane::start_scrub() {
+    return impl_->with([&](Manager& m) { return m.start_scrub(impl_->now()); });
+}
+
 Result<void> InProcessControlPlane::add_spare(SsdPort& port) {
     return impl_->change([&](Manager& m) { return m.add_spare(port, impl_->now()); });
 }

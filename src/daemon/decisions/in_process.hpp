@@ -72,6 +72,7 @@ class InProcessControlPlane final : public client::ControlPlane, public Inspecto
 
     /// The ticking thread then fills the SSD; without it the owner calls copy_some().
     Result<void> replace_ssd(std::uint32_t slot) override;
+    Result<void> start_scrub() override;
     /// Manager::add_spare(). `port` must outlive this object.
     Result<void> add_spare(SsdPort& port);
     bool copy_some(std::uint32_t commands);

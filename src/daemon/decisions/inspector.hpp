@@ -67,6 +67,36 @@ struct RebuildInfo {
     std::string refusal{};  ///< of the last command that failed; empty: none has
 };
 
+/// One pass of the scrub over all volumes (scrub.hpp).
+struct ScrubPassInfo {
+    std::uint64_t blocks_total = 0;  ///< of all volumes with more than one replica, whether written or not
+    std::uint64_t blocks_done = 0;   ///< of them: looked at, or known to be empty
+    std::uint64_t compared = 0;      ///< blocks that some replica has
+    std::uint64_t mended = 0;        ///< blocks put again on an SSD that could not read them
+    std::uint64_t refused = 0;       ///< such blocks that the SSD did not take
+    std::uint64_t unreadable = 0;    ///< blocks that no replica can read
+    std::uint64_t different = 0;     ///< blocks whose replicas differ
+    std::uint64_t unresolved = 0;    ///< blocks that were being written each time they were looked at
+    std::uint64_t seconds = 0;       ///< since it began; of a pass that has ended, until then
+};
+
+/// A volume in which the scrub has found what it cannot mend.
+struct ScrubFindings {
+    std::string volume;
+    std::uint64_t unreadable = 0, different = 0;  ///< blocks
+    std::string first{};                          ///< of the blocks that differ, one and the slots
+};
+
+struct ScrubInfo {
+    bool running = false;
+    ScrubPassInfo pass{};                                  ///< the present one, or the last one
+    std::uint64_t passes = 0;                              ///< that have ended since gnstord started
+    std::uint64_t ended_seconds_ago = 0;                   ///< of the last one that has ended
+    std::optional<std::uint64_t> next_in_seconds{};        ///< none: only on request
+    std::uint64_t blocks_compared = 0, blocks_mended = 0;  ///< of all passes since gnstord started
+    std::vector<ScrubFindings> findings{};  ///< of the present pass, and of the last one that has ended
+};
+
 struct VolumeInfo {
     std::string name;
     std::uint32_t replicas = 0;
@@ -74,6 +104,8 @@ struct VolumeInfo {
     std::string owner_name{};
     std::uint64_t capacity_blocks = 0;
     std::uint64_t byte_length = 0;  ///< of its content, as its last writer recorded it
+    /// Ranges of blocks that an SSD refused when the replicas were made equal after a writer's end.
+    std::uint64_t ranges_left = 0;
 };
 
 struct ClientInfo : client::ClientIdentity {
@@ -94,6 +126,7 @@ struct ArrayInfo {
     std::vector<SsdInfo> ssds;
     std::vector<VolumeInfo> listed_volumes;  ///< those that clients may see, in order of VID
     std::optional<RebuildInfo> rebuild;
+    ScrubInfo scrub;
     std::vector<LeaseInfo> leases;
     std::vector<ClientInfo> clients;  ///< also the removed ones
     std::vector<std::string> warnings;

@@ -36,6 +36,7 @@
 #include "daemon/decisions/inspector.hpp"
 #include "daemon/decisions/rebuild.hpp"
 #include "daemon/decisions/reconcile.hpp"
+#include "daemon/decisions/scrub_schedule.hpp"
 #include "daemon/decisions/ssd_port.hpp"
 #include "daemon/records/records.hpp"
 
@@ -60,6 +61,10 @@ struct ManagerOptions {
     bool takes_out = true;
     /// How long a slot is out before a spare takes it without the operator (docs/array.md, rule 10). 0: never.
     std::uint64_t spare_after_ms = 600'000;
+    /// Time from the end of a pass of the scrub to the next one. 0: only start_scrub() begins one.
+    std::uint64_t scrub_every_ms = 7ull * 86'400'000;
+    /// What the scrub reads from all SSDs together, in bytes a second.
+    std::uint64_t scrub_bytes_per_s = 64ull << 20;
     std::vector<std::string> warnings{};  ///< found while opening the SSDs; copied to the StartReport
 };
 
@@ -135,7 +140,10 @@ class Manager {
     /// the Manager. kExists: the SSD is known. kState: it has a slot, or belongs to another array; restart gnstord, or
     /// format it. kIo, kTimedOut: no answer.
     Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
-    /// Sends up to so many commands that compare the replicas of volumes without a writer, or that fill a slot. True: there
+    /// Begins a pass of the scrub over all volumes, unless one is under way. kState: another daemon has taken over.
+    Result<void> start_scrub(std::uint64_t now_ms);
+    /// Sends up to so many commands that compare the replicas of volumes without a writer, that fill a slot, or, if there is
+    /// nothing of that, that scrub. True: there
     /// is more to do at once. False: there is nothing to do, or an SSD must be waited for; call again about a second later.
     bool copy_some(std::uint32_t commands);
 
@@ -187,12 +195,13 @@ class Manager {
         nvme::ClientId next_writer = 0;
         /// The epoch since whose end its replicas are known to be equal.
         nvme::Epoch equal_epoch = 0;
-        /// Except for ranges that a drive refused: the next comparison looks at every block.
-        bool ranges_left = false;
+        /// Except for so many ranges, which a drive refused: the next comparison looks at every block.
+        std::size_t ranges_left = 0;
     };
     struct Takeover;  // manager_start.cpp
 
-    Manager(RecordStore& store, const ManagerOptions& options) : store_(store), options_(options) {}
+    Manager(RecordStore& store, const ManagerOptions& options)
+        : store_(store), options_(options), scrub_({options.scrub_every_ms, options.scrub_bytes_per_s}) {}
 
     // manager_start.cpp
     Result<void> take_over(std::vector<SsdPort*> ports, std::uint64_t now_ms);
@@ -314,6 +323,11 @@ class Manager {
     Result<void> follow_volumes(Drive& drive);
     Result<void> raise_above(const nvme::VolumeRecord& seen);
 
+    // manager_scrub.cpp
+    bool scrub_some(std::uint32_t commands);
+    [[nodiscard]] bool may_scrub(const nvme::VolumeRecord& record) const;
+    void tell_of_scrub() const;  ///< a pass has ended
+
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
@@ -363,7 +377,8 @@ class Manager {
     std::map<nvme::VolumeId, Live> live_;
     std::vector<Drive> drives_;
     std::set<nvme::ClientId> rotating_;  ///< rotations not in force yet; asking again makes no keys
-    std::optional<Rebuild> rebuild_;     ///< of the slot that is rebuilding, once its map is in force
+    ScrubSchedule scrub_;
+    std::optional<Rebuild> rebuild_;  ///< of the slot that is rebuilding, once its map is in force
     std::map<nvme::VolumeId, Reconcile> comparing_;  ///< volumes without a writer, while they are compared
     std::set<nvme::VolumeId>
         to_compare_;                    ///< volumes whose writer has ended, or whose last writer is unknown

@@ -70,7 +70,7 @@ Reconcile::Step Manager::compare(nvme::VolumeId volume, std::uint32_t commands) 
         at = comparing_.end();
     }
     if (at == comparing_.end())
-        at = comparing_.try_emplace(volume, records_.map, record, live_[volume].ranges_left).first;
+        at = comparing_.try_emplace(volume, records_.map, record, live_[volume].ranges_left != 0).first;
     SsdCopyPort port = copy_port();
     for (std::uint32_t i = 0; i < commands; ++i) {
         const Reconcile::Step step = at->second.step(port);
@@ -103,7 +103,7 @@ void Manager::end_comparison(nvme::VolumeId volume) {
             "again",
             name, done.left(), Reconcile::kRangeBlocks, nvme::status_name(done.left_refusal()));
     live_[volume].equal_epoch = done.epoch();
-    live_[volume].ranges_left = done.left() != 0;
+    live_[volume].ranges_left = done.left();
     to_compare_.erase(volume);
     comparing_.erase(volume);
 }
@@ -130,8 +130,7 @@ bool Manager::compare_some(std::uint32_t commands) {
 }
 
 bool Manager::copy_some(std::uint32_t commands) {
-    if (compare_some(commands)) return true;
-    return rebuild_some(commands);
+    return compare_some(commands) || rebuild_some(commands) || scrub_some(commands);
 }
 
 /// Ends the last opening before the next one. A client that opens its volume again keeps it: until its lease ends no other

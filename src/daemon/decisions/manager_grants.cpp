@@ -38,6 +38,7 @@ TickReport Manager::tick(std::uint64_t now_ms) {
     TickReport report;
     observe_time(now_ms);
     if (!superseded_.empty() || !sure().ok()) return report;
+    scrub_.tick(records_.volumes, now_ms);
     const bool stores = try_store(now_ms);
     const bool settles = !map_in_force_;
     const bool raises = stores && raise_is_due();

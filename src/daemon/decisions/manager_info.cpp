@@ -86,7 +86,8 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
         info.volumes += listed(record) ? 1 : 0;
         if (listed(record))
             info.listed_volumes.push_back({record.name, record.geometry.replicas, id, record.owner_name,
-                                           record.geometry.capacity_blocks, record.byte_length});
+                                           record.geometry.capacity_blocks, record.byte_length,
+                                           live.ranges_left});
         info.provisioned_blocks += record.geometry.capacity_blocks * record.geometry.replicas;
         info.pending_changes += live.in_force ? 0 : 1;
         if (record.writer == 0) continue;
@@ -99,6 +100,7 @@ ArrayInfo Manager::info(std::uint64_t now_ms) const {
         info.clients.push_back({{identity_of(id)}, client.generation, client.removed});
     info.pending_changes += hosts_in_force() ? 0 : 1;
     info.rebuild = rebuild_info();
+    info.scrub = scrub_.info(records_.volumes, now_ms);
     return info;
 }
 

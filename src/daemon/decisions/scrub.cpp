@@ -160,7 +160,12 @@ Scrub::Step Scrub::read(CopyPort& port) {
     data_.assign(nvme::copy_bytes(range_.blocks), std::byte{0});
     nvme::Epoch epoch = 0;
     const Status status = port.copy_read(replica.slot, range_, {}, data_, epoch);
-    if (!ok(status)) return Step::kWaits;
+    if (is_for_now(status)) return Step::kWaits;
+    if (!ok(status)) {
+        counts_.refused += range_.blocks;
+        phase_ = Phase::kNext;
+        return Step::kWorked;
+    }
     counts_.bytes += data_.size();
     replica.records.resize(range_.blocks);
     std::memcpy(replica.records.data(), data_.data(), range_.blocks * sizeof(CopyRecord));

@@ -55,7 +55,7 @@ struct ScrubCounts {
     std::uint64_t bytes = 0;       ///< that the drives sent
     std::uint64_t mended = 0;      ///< replicas of blocks that were put again
     std::uint64_t unreadable = 0;  ///< blocks that no replica can read
-    std::uint64_t refused = 0;     ///< replicas of blocks that the drive did not take
+    std::uint64_t refused = 0;     ///< replicas of blocks that the drive did not take, or did not tell of
     std::uint64_t unresolved = 0;  ///< blocks whose versions differed, and were not resolved
     std::uint64_t different = 0;   ///< blocks whose resolved versions differ
 
@@ -64,8 +64,9 @@ struct ScrubCounts {
 
 class Scrub {
   public:
-    static constexpr std::uint32_t kRangeBlocks = nvme::kCopyBlocksMax;
-    static constexpr std::uint32_t kLooks = 6;           ///< at a range, and attempts to put a block, before it is left for the next pass
+    static constexpr std::uint32_t kRangeBlocks = Rebuild::kRangeBlocks;
+    static constexpr std::uint32_t kLooks =
+        6;  ///< at a range, and attempts to put a block, before it is left for the next pass
     static constexpr std::size_t kDifferencesMax = 100;  ///< that are kept by name
 
     /// Begins at the extent of block `first`.

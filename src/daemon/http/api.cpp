@@ -222,6 +222,12 @@ void Api::Impl::add_array_operations() {
         GN_TRY(control.replace_ssd(std::stoul(call.text("slot"))));
         return json{{"done", true}};
     });
+    routes.add("getScrub",
+               [this](const Call&) -> Result<json> { return to_json(inspector.inspect().scrub); });
+    routes.add("startScrub", [this](const Call&) -> Result<json> {
+        GN_TRY(control.start_scrub());
+        return json{{"done", true}};
+    });
     routes.add("getStatus", [this](const Call& call) -> Result<json> {
         GN_ASSIGN(const std::vector<nvme::VolumeRecord> all, volumes(call.caller));
         ArrayInfo info = inspector.inspect();

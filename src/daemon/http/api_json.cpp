@@ -340,6 +340,32 @@ json to_json(const RebuildInfo& rebuild) {
                 {"refusal", rebuild.refusal}};
 }
 
+json to_json(const ScrubInfo& scrub) {
+    const ScrubPassInfo& p = scrub.pass;
+    json findings = json::array();
+    for (const ScrubFindings& f : scrub.findings)
+        findings.push_back({{"volume", f.volume},
+                            {"unreadable_blocks", f.unreadable},
+                            {"different_blocks", f.different},
+                            {"first_difference", f.first}});
+    json out{{"running", scrub.running},
+             {"passes", scrub.passes},
+             {"pass",
+              {{"blocks_total", p.blocks_total},
+               {"blocks_done", p.blocks_done},
+               {"blocks_compared", p.compared},
+               {"blocks_mended", p.mended},
+               {"blocks_refused", p.refused},
+               {"blocks_unreadable", p.unreadable},
+               {"blocks_different", p.different},
+               {"blocks_unresolved", p.unresolved},
+               {"seconds", p.seconds}}},
+             {"findings", findings}};
+    if (scrub.passes != 0) out["ended_seconds_ago"] = scrub.ended_seconds_ago;
+    if (scrub.next_in_seconds) out["next_in_seconds"] = *scrub.next_in_seconds;
+    return out;
+}
+
 json status_to_json(const ArrayInfo& info, std::size_t volumes) {
     json leases = json::array();
     for (const LeaseInfo& lease : info.leases)

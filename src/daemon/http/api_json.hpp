@@ -23,6 +23,7 @@ nlohmann::json to_json(const client::ArrayView& view);
 nlohmann::json to_json(const SsdInfo& ssd);
 nlohmann::json to_json(const std::vector<HealthFinding>& findings);
 nlohmann::json to_json(const RebuildInfo& rebuild);
+nlohmann::json to_json(const ScrubInfo& scrub);
 nlohmann::json to_json(const EventPage& page);
 /// Capacity, use, room and volumes; `map` is the array's.
 nlohmann::json capacity_to_json(const ArrayInfo& info, const placement::ArrayMap& map);

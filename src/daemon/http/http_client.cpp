@@ -251,6 +251,11 @@ Result<void> HttpControlPlane::replace_ssd(std::uint32_t slot) {
     return {};
 }
 
+Result<void> HttpControlPlane::start_scrub() {
+    GN_TRY(post("/v1/scrub"));
+    return {};
+}
+
 Result<void> HttpControlPlane::remove_client(const std::string& name) {
     GN_TRY(post("/v1/clients/" + escaped(name) + "/remove"));
     return {};

@@ -38,6 +38,7 @@ class HttpControlPlane final : public client::ControlPlane {
     Result<client::ClientAccess> rotate_client(const std::string& name) override;
     Result<void> remove_client(const std::string& name) override;
     Result<void> replace_ssd(std::uint32_t slot) override;
+    Result<void> start_scrub() override;
     Result<std::vector<client::SsdKeys>> ssd_keys(nvme::ClientId client) override;
     Result<client::ArrayView> array() override;
     Result<nvme::VolumeRecord> create_volume(nvme::ClientId client,

@@ -71,6 +71,11 @@ std::string prometheus_text(const ArrayInfo& info, const RequestCounts& counts) 
         text.sample("gnstor_health",
                     fmt::format("code=\"{}\",severity=\"{}\"", code.name, name_of(code.severity)),
                     std::ranges::count(findings, &code, &HealthFinding::code));
+    text.one("gnstor_scrub_blocks_compared_total", "counter",
+             "Blocks of volumes whose replicas the scrub has compared.", info.scrub.blocks_compared);
+    text.one("gnstor_scrub_blocks_mended_total", "counter",
+             "Blocks that the scrub has put again on an SSD that could not read them.",
+             info.scrub.blocks_mended);
     text.family("gnstor_ssd_used_bytes", "gauge", "Bytes of blocks that hold data, of an SSD that answers.");
     for (const SsdInfo& ssd : info.ssds)
         if (ssd.used_blocks)
