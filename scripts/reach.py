@@ -29,6 +29,7 @@ WHOLE_RUN_EVERY = 10
 PROGRAMS_OF = {
     "bench": {"embedded", "client", "nvmf"},
     "cli": {"cli"},
+    "dashboard": {"cli"},
     "demo": {"embedded", "daemon"},
     "store": {"cli", "ssd"},
     "peer": {"nvmf", "gateway", "embedded", "cli"},

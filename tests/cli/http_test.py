@@ -87,7 +87,7 @@ class Http(Programs):
         self.alive()
 
     def test_paths_and_query_strings_that_mean_nothing_are_4xx(self):
-        for target in ("/", "/v2/volumes", "/v1", "/v1/volumes/", "/v1/volumes/v/explode", "//v1//volumes", "/v1/volumes/%zz",
+        for target in ("/dashboard/nothing", "/v2/volumes", "/v1", "/v1/volumes/", "/v1/volumes/v/explode", "//v1//volumes", "/v1/volumes/%zz",
                        "/v1/volumes/%00", "/v1/volumes/%", "/v1/volumes/..%2f..%2fetc%2fpasswd", "/v1/volumes/../../etc/passwd",
                        "/v1/volumes?bogus=1", "/v1/volumes?%ff=%fe", "/v1/volumes?&&==&", "/v1/status?x=" + "y" * 3000,
                        "/v1/volumes/" + "a" * 4000):

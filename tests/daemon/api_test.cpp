@@ -355,7 +355,7 @@ TEST_F(ApiTest, GarbageIsRefusedWithAnErrorMessage) {
     post(415, "{}", "");
     post(415, "{}", "text/plain");
     post(400, "{}", "application/json; charset=utf-8");
-    send(404, "GET", "/");
+    send(404, "GET", "/dashboard/v1");
     send(404, "GET", "/v1");
     send(404, "GET", "/v1/volumes/v/open/x");
     send(404, "GET", "/v2/volumes");
@@ -402,7 +402,9 @@ TEST_F(ApiTest, RandomlyDamagedRequestsGetOnlyDeclaredAnswers) {
         const Response response = api->handle(request);
         ++statuses[response.status];
         EXPECT_LT(response.status, 500) << request.target << " " << request.body;
-        EXPECT_FALSE(json::parse(response.body, nullptr, false).is_discarded());
+        if (response.status != 302) {  // of "/", which leads to the dashboard
+            EXPECT_FALSE(json::parse(response.body, nullptr, false).is_discarded());
+        }
     }
     EXPECT_GE(statuses[400], 5000);
 }

@@ -29,6 +29,9 @@ TEST(HttpAnswer, TellsTheClientWhatToDo) {
     EXPECT_TRUE(has({401, "application/json", "{}", "", "Bearer realm=\"gnstord\""},
                     "\r\nWWW-Authenticate: Bearer realm=\"gnstord\"\r\n"));
     EXPECT_TRUE(has({503, "application/json", "{}"}, "\r\nRetry-After: 1\r\n"));
+    EXPECT_TRUE(has({302, "text/plain", "", "", "", {{"Location", "there"}, {"X-Frame-Options", "DENY"}}},
+                    "302 Found\r\nContent-Type: text/plain\r\nContent-Length: 0\r\nLocation: there\r\n"
+                    "X-Frame-Options: DENY\r\n"));
     for (const char* line : {"Allow", "WWW-Authenticate", "Retry-After"})
         EXPECT_FALSE(has({200, "application/json", "{}"}, line)) << line;
     EXPECT_TRUE(has({299, "application/json", "{}"}, "HTTP/1.1 299 \r\n")) << "a reason may be empty";

@@ -44,6 +44,8 @@ bool is_token(std::string_view text) {
 }
 
 Caller judge_access(const AccessHeaders& headers, std::string_view token, const GenerationOf& generation_of) {
+    // Browsers fetch the modules of a page with the Origin of that page.
+    if (headers.no_data) return {};
     // An Origin header shows that a page in a browser sends the request. All of these are refused: a page
     // that a user visits must not be able to manage an array that this machine can reach.
     if (!headers.origin.empty())

@@ -1,5 +1,5 @@
 // access.hpp: access control of the HTTP interface: bearer tokens over TCP (RFC 6750), and no requests from
-// browser pages.
+// browser pages of other servers.
 //
 // The token of the daemon's token file is an administrator's, who may act as any client. A client's token
 // (client_token.hpp) lets its holder act as that client, in the operations that openapi.json marks so. A Unix
@@ -37,6 +37,7 @@ using GenerationOf = std::function<std::optional<std::uint32_t>(nvme::ClientId)>
 struct AccessHeaders {
     std::string_view path;                   ///< without its query
     std::string_view authorization, origin;  ///< empty if absent
+    bool no_data = false;                    ///< the answer holds nothing of the array: anyone may have it
 };
 /// `token`: the administrator's; empty: none is needed, and every caller is an administrator. `generation_of`
 /// empty: there are no tokens of clients.

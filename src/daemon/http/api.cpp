@@ -3,6 +3,7 @@
 #include "daemon/decisions/manager.hpp"
 #include "daemon/http/api_json.hpp"
 #include "daemon/http/client_token.hpp"
+#include "daemon/http/dashboard.hpp"
 #include "daemon/http/metrics.hpp"
 #include "daemon/http/routes.hpp"
 
@@ -275,6 +276,7 @@ Api::Api(client::ControlPlane& control, Inspector& inspector)
     impl_->add_sharing_operations();
     impl_->add_client_operations();
     impl_->add_array_operations();
+    impl_->routes.add_pages(dashboard_response);
 }
 Api::~Api() = default;
 

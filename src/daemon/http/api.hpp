@@ -1,6 +1,7 @@
 // api.hpp: gnstord's HTTP interface as a function from request to response: no sockets, no threads.
 //
-// The built-in openapi.json defines the interface (routes.hpp). Any thread may call handle().
+// The built-in openapi.json defines the interface (routes.hpp). Beside it, the dashboard is served
+// (dashboard.hpp). Any thread may call handle().
 #pragma once
 
 #include <gnstor/client/control_plane.hpp>

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::pair<int, std::string_view> kReasons[] = {{200, "OK"},
                                                          {201, "Created"},
+                                                         {302, "Found"},
                                                          {400, "Bad Request"},
                                                          {401, "Unauthorized"},
                                                          {403, "Forbidden"},
@@ -46,6 +47,7 @@ std::string http_answer(const Response& response, bool with_body, std::string_vi
     header("Allow", response.allow);
     header("WWW-Authenticate", response.challenge);
     header("Retry-After", response.status == 503 ? "1" : "");
+    for (const auto& [name, value] : response.headers) header(name, value);
     header("Keep-Alive", keep_alive);
     header("Connection", keep_alive.empty() ? "close" : "keep-alive");
     out += "\r\n";

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace gnstor::daemon {
 
@@ -22,8 +24,9 @@ struct Response {
     int status = 200;
     std::string content_type = "application/json";
     std::string body;
-    std::string allow{};      ///< of a 405: the allowed methods
-    std::string challenge{};  ///< of a 401: WWW-Authenticate
+    std::string allow{};                                         ///< of a 405: the allowed methods
+    std::string challenge{};                                     ///< of a 401: WWW-Authenticate
+    std::vector<std::pair<std::string, std::string>> headers{};  ///< others: name and value
 };
 
 class HttpService {

@@ -226,11 +226,16 @@ Response Routes::route(const Request& request, nvme::ClientId caller, std::strin
 Response Routes::handle(const Request& request, std::string_view token) {
     std::string counted_as = "other";
     const std::string_view path = std::string_view(request.target).substr(0, request.target.find('?'));
-    const AccessHeaders headers{path, request.authorization, request.origin};
+    std::optional<Response> page =
+        pages_ && request.target.size() <= kMaxTargetBytes ? pages_(request) : std::nullopt;
+    const AccessHeaders headers{path, request.authorization, request.origin, page.has_value()};
     const Caller caller = judge_access(headers, token, generation_of_);
     std::optional<AccessRefusal> refused = caller.refused;
     Response response;
-    if (!refused) {
+    if (!refused && page) {
+        counted_as = path;
+        response = std::move(*page);
+    } else if (!refused) {
         response = route(request, caller.client, counted_as);
         // The client may have been removed or its token replaced meanwhile: the answer may hold the new keys,
         // which are not for the holder of the old token.

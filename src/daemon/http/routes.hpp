@@ -19,8 +19,10 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace gnstor::daemon {
@@ -37,6 +39,9 @@ struct Call {
     }
 };
 using Handler = std::function<Result<nlohmann::json>(const Call&)>;
+/// The response to a request for a page that holds no data of the array, so that no token is needed; nothing: it
+/// is no such request.
+using Pages = std::function<std::optional<Response>(const Request&)>;
 
 class Routes final : public HttpService {
   public:
@@ -46,6 +51,8 @@ class Routes final : public HttpService {
     /// Adds the handler of an operationId; ignored if the document lacks it. A string result is sent as plain
     /// text, any other as JSON.
     void add(const char* id, Handler handler);
+    /// Pages are no operations of the document. Their paths must be few: requests are counted by path.
+    void add_pages(Pages pages) { pages_ = std::move(pages); }
     Response handle(const Request& request, std::string_view token = {}) override;
     [[nodiscard]] Response refuse(int status, std::string_view code, std::string_view message) override;
 
@@ -74,6 +81,7 @@ class Routes final : public HttpService {
     const std::string program_;
     const GenerationOf generation_of_;
     std::vector<Operation> operations_;
+    Pages pages_;
     mutable std::mutex mutex_;  // guards counts_
     RequestCounts counts_;
 };

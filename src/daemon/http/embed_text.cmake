@@ -1,4 +1,4 @@
-# embed_openapi.cmake: an OpenAPI document as the C++ string NAME, in pieces that every compiler takes.
+# embed_text.cmake: a text file as the C++ string NAME, in pieces that every compiler takes.
 file(READ ${IN} text)
 string(LENGTH "${text}" length)
 set(pieces "")
