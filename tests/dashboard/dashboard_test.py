@@ -132,6 +132,11 @@ class InABrowser(Dashboard):
         page.until(f"{ROWS} > 0")
         return model, page
 
+    @staticmethod
+    def ask_again(page):
+        """As a browser does when its reader returns: the page asks at once."""
+        page.value("document.dispatchEvent(new Event('visibilitychange'))")
+
     def sane(self, page, address):
         """What has to hold of each page: no defect, nothing from elsewhere, nothing that a text made."""
         self.assertEqual(page.events("Runtime.exceptionThrown"), [])
@@ -282,9 +287,11 @@ class InABrowser(Dashboard):
         self.assertGreaterEqual(shown.count(HOSTILE), 15, shown)
         self.shot(page, "hostile")
         answers["/v1/status"] = (403, {"error": {"code": HOSTILE, "message": HOSTILE}})
+        self.ask_again(page)
         page.until("!document.getElementById('refused').hidden")
         self.assertEqual(page.value("document.getElementById('refused').innerText"), HOSTILE)
         answers["/v1/status"] = (401, {"error": {"code": HOSTILE, "message": HOSTILE}})
+        self.ask_again(page)
         page.until("document.getElementById('data').hidden")
         self.assertNotIn(HOSTILE, page.value("document.body.innerHTML.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&quot;', '\"')"))
         self.sane(page, model.url)
@@ -307,6 +314,7 @@ class InABrowser(Dashboard):
             one["counters"] = {"reads": 10_000, "writes": 2000, "blocks_read": 80_000, "blocks_written": 2000}
         tops = "JSON.stringify([...document.querySelectorAll('section, #figures > div')].map((e) => e.getBoundingClientRect().top))"
         before = page.value(tops)
+        self.ask_again(page)
         page.until("/25 %, about \\d+ (s|min)/.test(document.getElementById('rebuild-line').innerText)")
         page.until("document.querySelector('#ssds td:nth-child(7)').innerText.includes('k')")
         self.assertEqual(page.value(tops), before, "a refresh moves nothing")
@@ -316,10 +324,17 @@ class InABrowser(Dashboard):
         for one in ssds[:4]:
             one["counters"] = {"reads": 3, "writes": 1, "blocks_read": 3, "blocks_written": 1}  # opened again
         rates = "[...document.querySelectorAll('#ssds tbody tr')].slice(0, 4).map((tr) => tr.children[6].innerText).join()"
+        self.ask_again(page)
         page.until(f"{rates} === '\u2013,\u2013,\u2013,\u2013'")
+        self.ask_again(page)
         page.until(f"{rates} === '0,0,0,0'")
         path = page.value("document.querySelector('.line.a').getAttribute('d')")
         self.assertEqual(path.count("M"), 2, f"a gap where no rate is known: {path}")
+        box = page.value("(() => { const b = document.querySelector('.chart').getBoundingClientRect(); return [b.right - 11, b.top + 40]; })()")
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
+        page.until("document.querySelector('.cursor').getAttribute('visibility') === 'visible' && /\\d s ago/.test(document.querySelector('figcaption').innerText)")
+        page.call("Input.dispatchMouseEvent", type="mouseMoved", x=1, y=1)
+        page.until("document.querySelector('.cursor').getAttribute('visibility') === 'hidden'")
         self.shot(page, "rebuild")
         self.shot(page, "rebuild-dark", dark=True)
         self.sane(page, model.url)

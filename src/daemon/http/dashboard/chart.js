@@ -54,7 +54,7 @@ export class Chart {
     this.points = [];
     this.now = 0;
     this.pointed = null;  // x of the pointer
-    this.drawing.addEventListener("pointermove", (event) => this.point(event.offsetX));
+    this.drawing.addEventListener("pointermove", (event) => this.point(event.clientX - this.drawing.getBoundingClientRect().left));
     this.drawing.addEventListener("pointerleave", () => this.point(null));
   }
 
