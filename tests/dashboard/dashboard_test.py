@@ -24,7 +24,7 @@ from served import Served  # noqa: E402
 SHOTS = pathlib.Path(sys.argv.pop(1))
 SOURCES = ROOT / "src" / "daemon" / "http" / "dashboard"
 HOSTILE = '<img src=x onerror="alert(1)">'
-ROWS = "document.querySelectorAll('#ssds tbody tr').length"
+ROWS = "document.querySelectorAll('#ssds tbody tr:not(.more)').length"
 ENTER, TAB = ("Enter", 13), ("Tab", 9)
 
 
@@ -182,7 +182,7 @@ class InABrowser(Dashboard):
         page = self.page(address + "/")
         self.enter(page, self.token())
         page.until(f"{ROWS} === 3")
-        rows = page.value("[...document.querySelectorAll('#ssds tbody tr')].map((tr) => [...tr.children].map((td) => td.innerText))")
+        rows = page.value("[...document.querySelectorAll('#ssds tbody tr:not(.more)')].map((tr) => [...tr.children].map((td) => td.innerText))")
         self.assertEqual([(r[0], r[1]) for r in rows], [("0", "in"), ("1", "in"), ("2", "in")])
         self.assertEqual([r[2] for r in rows], [s["serial"] for s in self.ask("ssd", "list")["ssds"]])
         self.assertEqual([r[3] for r in rows], [node["address"].split(":")[0] for node in up["nodes"]])
@@ -202,7 +202,7 @@ class InABrowser(Dashboard):
         self.kill(up["nodes"][1]["pid"])
         count("kills")
         page.until("/GNS_SLOT_(DOWN|OUT)/.test(document.getElementById('findings').innerText)")
-        page.until("document.querySelector('#ssds tbody tr:nth-child(2) .state').innerText !== 'in'")
+        page.until("document.querySelector('#ssds tr[data-key="1"] .state').innerText !== 'in'")
         found = page.value("[...document.querySelectorAll('.finding')].map((f) => f.innerText)")
         for finding in found:
             self.assertRegex(finding, r"(?s)^GNS_\w+ (error|warning): .+It means.+To do.+")
@@ -217,7 +217,7 @@ class InABrowser(Dashboard):
         self.kill_daemon()
         count("kills")
         page.until("!document.getElementById('stale').hidden")
-        self.assertRegex(page.value("document.getElementById('stale').innerText"), r"gnstord does not answer since \d\d:\d\d:\d\d .*All figures are from \d\d:\d\d:\d\d")
+        self.assertRegex(page.value("document.getElementById('stale').innerText"), r"gnstord has not answered since \d\d:\d\d:\d\d.*All figures are from \d\d:\d\d:\d\d")
         self.assertIn("stale", page.value("document.getElementById('pill').innerText"))
         self.assertEqual(page.value(ROWS), 3, "the last figures stay")
         self.shot(page, "gnstord-gone")
@@ -323,7 +323,7 @@ class InABrowser(Dashboard):
         rebuild["blocks_done"] = 300_000
         for one in ssds[:4]:
             one["counters"] = {"reads": 3, "writes": 1, "blocks_read": 3, "blocks_written": 1}  # opened again
-        rates = "[...document.querySelectorAll('#ssds tbody tr')].slice(0, 4).map((tr) => tr.children[6].innerText).join()"
+        rates = "[...document.querySelectorAll('#ssds tbody tr:not(.more)')].slice(0, 4).map((tr) => tr.children[6].innerText).join()"
         self.ask_again(page)
         page.until(f"{rates} === '\u2013,\u2013,\u2013,\u2013'")
         self.ask_again(page)
@@ -339,8 +339,9 @@ class InABrowser(Dashboard):
         self.shot(page, "rebuild-dark", dark=True)
         self.sane(page, model.url)
 
-    def test_the_page_is_used_with_the_keyboard(self):
-        model, page = self.model(healthy())
+    def test_the_page_is_used_with_the_keyboard_and_bears_many_volumes(self):
+        answers = healthy()
+        model, page = self.model(answers)
         reached = []
         for _ in range(12):
             page.press(*TAB)
@@ -351,6 +352,13 @@ class InABrowser(Dashboard):
         heads = page.value("[...document.querySelectorAll('table')].map((t) => [t.id, [...t.tHead.rows[0].cells].every((c) => c.scope === 'col' && c.innerText)])")
         self.assertEqual(len(heads), 4)
         self.assertTrue(all(good for _, good in heads), heads)
+        # Of very many volumes some are left out, and the page says so; those that are open for writing are not.
+        answers["/v1/volumes"]["volumes"] = [volume(n, f"v{n:05}") for n in range(1, 1001)]
+        answers["/v1/status"]["leases"] = [{"volume": 1000, "volume_name": "v01000", "client": 1, "client_name": "trainer", "epoch": 1, "remaining_ms": 1000}]
+        self.ask_again(page)
+        page.until("document.querySelectorAll('#volumes tbody tr').length === 500")
+        self.assertIn("1000, 1 open for writing; 500 of them are listed", page.value("document.getElementById('volumes-sum').innerText"))
+        self.assertRegex(page.value("[...document.querySelectorAll('#volumes tbody tr')].at(-1).innerText"), r"^v01000\b.*trainer\s+1 s")
         self.sane(page, model.url)
 
     def test_rates_estimates_and_figures(self):

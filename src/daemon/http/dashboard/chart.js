@@ -2,7 +2,7 @@
 import { element, setAttribute, setText, svg } from "./elements.js";
 import { KEPT_MS } from "./rates.js";
 
-const HEIGHT = 132, LEFT = 54, RIGHT = 10, TOP = 8, BOTTOM = 20;
+const HEIGHT = 132, LEFT = 62, RIGHT = 10, TOP = 8, BOTTOM = 20;
 const MINUTES = KEPT_MS / 60000;
 
 /** The smallest of 1, 2, 5 times a power of ten that is not below `value`. */

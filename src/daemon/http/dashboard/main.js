@@ -8,15 +8,16 @@ import { ask, hasToken, isToken, setToken } from "./requests.js";
 import * as sections from "./sections.js";
 
 const EVERY_MS = 2000;
-const SELDOM = 5;  // what costs gnstord more, or rarely changes, is asked for in every fifth round
+const SELDOM = 5;  // what costs gnstord more, or rarely changes, is asked for in every fifth round, and after changes
 const SILENT_MS = 3 * EVERY_MS;  // a request under way for so long counts as silence
 const EVENTS_SHOWN = 200;
 
-const fresh = () => ({ view: {}, rates: new SsdRates(), history: new History(), estimate: new Estimate(), events: [], lastEvent: 0, started: "", round: 0 });
+const fresh = () => ({ view: {}, rates: new SsdRates(), history: new History(), estimate: new Estimate(), events: [], lastEvent: 0, started: "", basis: "", round: 0 });
 let known = fresh();
 let answered = null;  // Date of the last answer of any kind
 let shownFrom = null;  // Date of the figures on the page
-let silence = "";  // why the last request failed; empty: it did not
+let unanswered = false;  // the last request was not answered
+let refusal = null;  // what gnstord refused the last request with; null: it did not
 let forced = false;  // the form for the token was opened because gnstord takes one
 let changes = 0;  // of the token; an answer to a request with an earlier one is dropped
 
@@ -40,16 +41,27 @@ function takeEvents(page) {
   known.lastEvent = page.last;
 }
 
+/** Whether it is the turn of what is asked for seldom, or that may have changed. */
+function isTimeForAll({ status, ssds }) {
+  const { term, map_version, map_in_force, volumes, clients, provisioned_bytes } = status.data;
+  const asked = ssds.data?.ssds.filter((ssd) => ssd.used_bytes !== undefined).length;
+  const basis = [term, map_version, map_in_force, volumes, clients, provisioned_bytes, asked].join();
+  const changed = basis !== known.basis;
+  known.basis = basis;
+  return changed || known.round % SELDOM === 0;
+}
+
 /** Of one round: answers by name, or the first one that ends it. */
 async function askAll() {
-  const seldom = known.round % SELDOM === 0;
   const queries = { events: `?since=${known.lastEvent}` };
   const answers = {};
-  for (const name of ["status", "ssds", "health", "events", "volumes", ...(seldom ? ["clients", "capacity"] : [])]) {
+  for (const name of ["status", "ssds", "health", "events", "volumes", "clients", "capacity"]) {
+    if (name === "clients" && !isTimeForAll(answers)) break;
     const began = performance.now();
     const answer = await ask(name, queries[name]);
     answer.ms = performance.now();
     answer.took = answer.ms - began;
+    if (answer.failure !== "silent") answered = new Date();
     if (answer.failure === "silent" || answer.failure === "token") return { ended: answer };
     if (name === "status" && answer.failure) return { ended: answer };
     answers[name] = answer;
@@ -83,7 +95,7 @@ function showAll() {
   sections.showFigures({ status, ssds: view.ssds.data?.ssds, volumes: view.volumes.data?.volumes, capacity: view.capacity.data, rate: view.rates.sum });
   const missing = view.rates.missing;
   show(byId("traffic-gap"), known.round > 1 && missing > 0);
-  setText(byId("traffic-gap"), `In the last interval without ${plural(missing, "SSD")} that could not be asked, or was opened again.`);
+  setText(byId("traffic-gap"), `Not counted in the newest interval: ${plural(missing, "SSD")}, silent or opened again.`);
   setText(byId("identity"), `term ${status.term}, map ${status.map_version}${status.map_in_force ? "" : " (not in force everywhere)"}${status.pending_changes ? `, ${plural(status.pending_changes, "change")} pending` : ""}`);
   setText(byId("version"), `gnstord ${status.version}.`);
   drawCharts();
@@ -101,17 +113,17 @@ function forget() {
 }
 
 /** What is not as usual: no answer yet, refused, silent. */
-function showNotices(refused) {
+function showNotices() {
   const now = new Date();
-  const silent = silence !== "" || (answered !== null && now - answered > SILENT_MS);
-  const stale = silent || (refused !== null && shownFrom !== null);
-  show(byId("asking"), answered === null && !silent && refused === null);
-  show(byId("refused"), refused !== null);
-  if (refused !== null) setText(byId("refused"), refused);
+  const silent = unanswered || (answered !== null && now - answered > SILENT_MS);
+  const stale = silent || (refusal !== null && shownFrom !== null);
+  show(byId("asking"), answered === null && !silent && refusal === null);
+  show(byId("refused"), refusal !== null);
+  if (refusal !== null) setText(byId("refused"), refusal);
   show(byId("stale"), silent);
   if (silent) {
-    const since = answered ? `since ${timeOfDay(answered)} (${duration(now - answered)})` : "to this page";
-    setText(byId("stale-what"), `gnstord does not answer ${since}${silence && silence !== "silent" ? `: ${silence}` : ""}.`);
+    setText(byId("stale-what"), answered ? `gnstord has not answered since ${timeOfDay(answered)}.` : "gnstord does not answer.");
+    setText(byId("stale-for"), answered ? `(${duration(now - answered)})` : "");
     setText(byId("stale-then"), shownFrom ? `All figures are from ${timeOfDay(shownFrom)}; running kernels go on without gnstord. See gnstord.log, and start it with gnstor up.`
       : "Is it running? See gnstord.log, and start it with gnstor up.");
   }
@@ -123,8 +135,6 @@ function showNotices(refused) {
   setText(byId("updated"), shownFrom ? `updated ${timeOfDay(shownFrom)}` : "");
 }
 
-let refusal = null;
-
 function showForm(yes) {
   forced = false;
   show(byId("token-form"), yes);
@@ -133,12 +143,11 @@ function showForm(yes) {
 
 function takeEnd(ended) {
   if (ended.failure === "silent") {
-    silence = ended.message || "silent";
+    unanswered = true;
     known.history.add({ ms: performance.now(), reads: null, writes: null, bytesRead: null, bytesWritten: null, answerMs: null });
     return;
   }
-  answered = new Date();
-  silence = "";
+  unanswered = false;
   refusal = ended.message;
   if (ended.failure !== "token") return;
   refusal = hasToken() ? "gnstord refuses this token. Copy gnstord.token from its folder again, or ask the administrator of the array for another one."
@@ -158,15 +167,15 @@ async function round() {
   if (ended) {
     takeEnd(ended);
   } else {
-    answered = shownFrom = new Date();
-    silence = "";
+    shownFrom = answered;
+    unanswered = false;
     if (forced) showForm(false);
     refusal = null;
     show(byId("data"), true);  // before it is filled: charts ask for their width
     take(answers);
     showAll();
   }
-  showNotices(refusal);
+  showNotices();
 }
 
 let timer = 0, running = false, again = false;
@@ -191,7 +200,7 @@ function useToken(text) {
   setText(byId("token-trouble"), "");
   forget();
   refusal = null;
-  showNotices(null);
+  showNotices();
   poll();
 }
 
@@ -211,5 +220,5 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden) poll();  // browsers slow the timers of hidden pages down
 });
 setText(byId("place"), location.host);
-setInterval(() => showNotices(refusal), 1000);
+setInterval(() => showNotices(), 1000);
 poll();

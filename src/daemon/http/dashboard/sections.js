@@ -7,6 +7,7 @@ import { NONE, bytes, count, duration, megabytes, percent, percentText, plural, 
 const KINDS = { in: "good", rebuilding: "busy", joining: "busy", out: "warn", stale: "bad", down: "bad", missing: "bad", spare: "idle" };
 // As GNS_NEARFULL and GNS_FULL.
 const NEARLY_FULL = 85, FULL = 95;
+const VOLUMES_SHOWN = 500;  // a page with all of many thousand would be slow
 
 const kindOf = (ssd) => (ssd.slot !== undefined && ssd.state === "in" && !ssd.serves ? "bad" : KINDS[ssd.state] ?? "warn");
 const kindOfUse = (value) => (value >= FULL ? "bad" : value >= NEARLY_FULL ? "warn" : "");
@@ -93,7 +94,11 @@ export function showSsds(ssds, rates) {
   setText(byId("array-sum"), `${plural(slots.length, "slot")}, ${plural(nodes.size, "node")}${spares ? `, ${plural(spares, "spare")}` : ""}`);
   sync(byId("nodes"), [...nodes], ([name]) => name, () => element("li", {}, element("span", { class: "node-name" }), element("ul")), updateNode);
   const columns = ["n", "", "", "", "n", "", "n", "n", "n"];
-  sync(byId("ssds").tBodies[0], ordered, (ssd) => ssd.slot ?? ssd.uuid, () => makeSsd(columns), (tr, ssd) => updateSsd(tr, ssd, rates.get(ssd.uuid)));
+  const key = (ssd) => ssd.slot ?? ssd.uuid;
+  const rows = ordered.flatMap((ssd) => (ssd.trouble ? [{ ssd }, { ssd, isTrouble: true }] : [{ ssd }]));
+  sync(byId("ssds").tBodies[0], rows, (one) => `${key(one.ssd)}${one.isTrouble ? " trouble" : ""}`,
+    (one) => (one.isTrouble ? element("tr", { class: "more" }, element("td"), element("td", { colspan: String(columns.length - 1) })) : makeSsd(columns)),
+    (tr, { ssd, isTrouble }) => (isTrouble ? setText(tr.lastElementChild, ssd.trouble) : updateSsd(tr, ssd, rates.get(ssd.uuid))));
 }
 
 function updateNode(li, [name, ssds]) {
@@ -110,7 +115,7 @@ function updateNode(li, [name, ssds]) {
 
 function makeSsd(columns) {
   const tr = row(columns);
-  tr.children[1].append(element("span", { class: "state" }), element("span", { class: "trouble" }));
+  tr.children[1].append(element("span", { class: "state" }));
   tr.children[2].className = "mono";
   tr.children[5].className = "used";
   tr.children[5].append(element("span", { class: "bar" }, element("span", { class: "fill" })), element("span", { class: "use" }));
@@ -122,10 +127,9 @@ function updateSsd(tr, ssd, rate) {
     ssd.domain === undefined ? NONE : String(ssd.domain), null, rate ? count(rate.reads) : NONE, rate ? count(rate.writes) : NONE,
     rate ? megabytes(rate.bytesRead + rate.bytesWritten) : NONE]);
   setAttribute(tr.children[2], "title", `UUID ${ssd.uuid}${ssd.firmware ? `, version ${ssd.firmware}` : ""}`);
-  const [state, trouble] = tr.children[1].children;
+  const state = tr.children[1].firstElementChild;
   setClass(state, `state ${kindOf(ssd)}`);
   setText(state, stateOf(ssd));
-  setText(trouble, ssd.trouble);
   const used = usedOf(ssd), [bar, use] = tr.children[5].children;
   setFill(bar, used ?? 0, kindOfUse(used));
   setText(use, `${bytes(ssd.used_bytes)} of ${bytes(ssd.capacity_bytes)}`);
@@ -173,8 +177,11 @@ export function showVolumes(volumes, status, clients) {
   const names = new Map((clients ?? []).map((client) => [client.id, client.name]));
   const nameOf = (id) => names.get(id) || `client ${id}`;
   const leases = new Map(status.leases.map((lease) => [lease.volume, lease]));
-  setText(byId("volumes-sum"), `${volumes.length}, ${status.leases.length} open for writing`);
-  const ordered = [...volumes].sort((a, b) => a.name.localeCompare(b.name));
+  const byName = [...volumes].sort((a, b) => a.name.localeCompare(b.name));
+  const shown = new Set([...byName.filter((v) => leases.has(v.id)), ...byName].slice(0, VOLUMES_SHOWN));
+  const ordered = byName.filter((v) => shown.has(v));
+  const leftOut = volumes.length > ordered.length ? `; ${ordered.length} of them are listed` : "";
+  setText(byId("volumes-sum"), `${volumes.length}, ${status.leases.length} open for writing${leftOut}`);
   sync(byId("volumes").tBodies[0], ordered, (v) => v.id, () => row(["name", "n", "n", "n", "", "", "", "n"]), (tr, volume) => {
     const lease = leases.get(volume.id);
     const writer = lease ? lease.client_name || nameOf(lease.client) : volume.any_writer ? "any client may" : NONE;
