@@ -202,7 +202,7 @@ class InABrowser(Dashboard):
         self.kill(up["nodes"][1]["pid"])
         count("kills")
         page.until("/GNS_SLOT_(DOWN|OUT)/.test(document.getElementById('findings').innerText)")
-        page.until("document.querySelector('#ssds tr[data-key="1"] .state').innerText !== 'in'")
+        page.until("document.querySelector('#ssds tr[data-key=\"1\"] .state').innerText !== 'in'")
         found = page.value("[...document.querySelectorAll('.finding')].map((f) => f.innerText)")
         for finding in found:
             self.assertRegex(finding, r"(?s)^GNS_\w+ (error|warning): .+It means.+To do.+")
