@@ -1,5 +1,6 @@
-// fuzz_http_body.cpp: any bytes as a request: never a crash, never a 5xx but what drives cause, always JSON
-// or metrics. The first byte chooses the method and the route, the rest is target (up to a newline) and body.
+// fuzz_http_body.cpp: any bytes as a request: never a crash, never a 5xx but what drives cause, always JSON,
+// metrics or a file of the dashboard. The first byte chooses the method and the route, the rest is target (up to
+// a newline) and body.
 #include "daemon/decisions/in_process.hpp"
 #include "daemon/http/api.hpp"
 #include "daemon/model_ssd.hpp"
