@@ -29,7 +29,7 @@ NAVIGATION = (
     ("Use", ("device-api.md", "operations.md", "security.md", "troubleshooting.md")),
     ("How it is built", ("design.md", "array.md", "repair.md", "wire.md", "store-format.md")),
     ("Measured", ("performance.md", "paper.md", "runs/README.md")),
-    ("Tested", ("testing.md", "reliability.md", "peer.md")),
+    ("Tested", ("testing.md", "reliability.md", "models.md", "peer.md")),
     ("Decisions", ("history/README.md", "history/*.md")),
 )
 LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s]+)\)")

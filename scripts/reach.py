@@ -34,6 +34,7 @@ PROGRAMS_OF = {
     "store": {"cli", "ssd"},
     "peer": {"nvmf", "gateway", "embedded", "cli"},
     "gate": {"simt", "rdma", "gnor"},
+    "model": {"deengine", "daemon"},  # it runs nothing of them: models of what they do
     "house": set(),
 }
 

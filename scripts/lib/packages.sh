@@ -25,6 +25,7 @@ librapidcheck-dev|property|inc:rapidcheck.h|property tests
 libbenchmark-dev|test|inc:benchmark/benchmark.h|micro-benchmarks
 libibverbs-dev|test|inc:infiniband/mlx5dv.h|oracle of the NIC data-path layout
 libnvme-dev|oracle|inc:nvme/types.h|oracle of the NVMe structures
+spin|oracle|cmd:spin|searches the models of the protocol of the array
 fio|bench|cmd:fio|comparison for bench path
 python3-venv|site|py:ensurepip|makes the folder of Python packages that MkDocs goes into
 doxygen|site|cmd:doxygen|makes the API reference from the public headers

@@ -1,4 +1,5 @@
-// manager_activate.cpp: store, activate, in force (docs/array.md, rule 2).
+// manager_activate.cpp: store, activate, in force (docs/array.md, rule 2). Models: tests/model/epochs.pml, and of the
+// map tests/model/map_out.pml.
 #include "daemon/decisions/failure_domains.hpp"
 #include "daemon/decisions/manager.hpp"
 

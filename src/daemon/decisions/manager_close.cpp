@@ -5,7 +5,7 @@
 // and keep the orders of the epoch's versions and tombstones until they are compared.
 //
 // That replicas are equal is known in memory only. A daemon that starts compares again: if nothing is unresolved, that is
-// one command a drive.
+// one command a drive. Model: tests/model/close_compare.pml.
 #include "daemon/decisions/manager.hpp"
 
 #include <gnstor/base/log.hpp>

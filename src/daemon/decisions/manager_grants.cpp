@@ -1,5 +1,5 @@
 // manager_grants.cpp: grants (docs/array.md, rule 3), and what the passing of time brings: tick() renews
-// grants, puts pending changes in force, ends leases and raises the term.
+// grants, puts pending changes in force, ends leases and raises the term. Model of the first: tests/model/grants.pml.
 #include "daemon/decisions/manager.hpp"
 
 #include <algorithm>

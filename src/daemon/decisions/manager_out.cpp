@@ -4,6 +4,7 @@
 // slot is *out* lets writes go on without it, and creations and deletions do not wait for it. What it misses meanwhile
 // is unknown to it: so it comes back as *rebuilding*, after the volumes that were deleted were removed from it, and is
 // filled like a spare (manager_replace.cpp). What it holds already stays, as a copy is put only where nothing newer is.
+// Model: tests/model/map_out.pml.
 #include "daemon/decisions/manager.hpp"
 
 #include <gnstor/base/log.hpp>

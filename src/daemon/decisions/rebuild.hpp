@@ -12,7 +12,7 @@
 //   * a range is done when every block of it was read from some donor and COPY WRITE was answered with success;
 //   * a range with a block that no donor can read, or that the target refuses, keeps the rebuild from ending: the slot
 //   does not become *in*, and stuck() says which range it is. Such ranges are tried again after all others.
-// One caller at a time.
+// Models: tests/model/rebuild_window.pml, and of the map around it tests/model/map_out.pml. One caller at a time.
 #pragma once
 
 #include <gnstor/nvme/copy.hpp>

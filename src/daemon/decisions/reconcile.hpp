@@ -7,7 +7,8 @@
 // which blocks of these extents they are; these blocks are read from every replica, and the newest version is put where it
 // is missing. Then everything is resolved: FLOOR tells the drives so.
 //
-// Pure logic: the caller decides when the next command is sent, and sends it through CopyPort.
+// Pure logic: the caller decides when the next command is sent, and sends it through CopyPort. Model:
+// tests/model/close_compare.pml.
 // Invariants
 //   * made for a volume that no client can write: its record without a writer is in force, in an epoch that stays until
 //   this has ended; and for one version of the map, which is in force;

@@ -6,7 +6,7 @@
 //   * it ends when either clock says so. Suspending the host stops neither clock; pausing a virtual machine
 //     stops both, and its wall clock is corrected afterwards. A wall clock that is set back to before the
 //     nonce was issued ends the grant too: no time can be measured with it any more.
-// Pure: time comes as an argument. Owned by one thread.
+// Model: tests/model/grants.pml. Pure: time comes as an argument. Owned by one thread.
 #pragma once
 
 #include <gnstor/base/hash.hpp>

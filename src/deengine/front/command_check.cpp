@@ -1,4 +1,5 @@
-// command_check.cpp: the chain of checks, in the order that command_check.hpp documents.
+// command_check.cpp: the chain of checks, in the order that command_check.hpp documents. What relies on those of epoch
+// and map: tests/model/epochs.pml, tests/model/map_out.pml.
 #include "deengine/front/command_check.hpp"
 
 #include <gnstor/nvme/copy.hpp>

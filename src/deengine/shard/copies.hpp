@@ -16,7 +16,7 @@
 //   * a donor is in the window's epoch or a later one, so that a change of an older epoch, whose tombstone may be gone
 //   here, cannot take effect there any more;
 //   * success means that the block can be read: not lost, and not in doubt.
-// One owner thread.
+// Models: tests/model/rebuild_window.pml, tests/model/close_compare.pml. One owner thread.
 #pragma once
 
 #include "deengine/shard/changes.hpp"

@@ -6,7 +6,8 @@
 //   that is answered; it keeps these orders while it is open, even when the tombstones are dropped;
 //   * a window's numbers begin at the time of a mount's first one, so that a delayed COPY WRITE does not meet a window
 //   that was opened after the donor was read.
-// In memory only: after a restart the copier opens its windows again. One owner thread.
+// In memory only: after a restart the copier opens its windows again. Model: tests/model/rebuild_window.pml. One owner
+// thread.
 #pragma once
 
 #include <gnstor/base/hash.hpp>
