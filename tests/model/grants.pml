@@ -30,6 +30,10 @@ byte bound = OPEN;
 byte asked = 0;     /* nonces issued so far: each is used once */
 byte starts = 0, boots = 0;  /* again, of daemon and SSD */
 
+#ifdef MUTATION_OLDER_READING
+byte since = 0;     /* ticks since the daemon read its clock at the beginning of tick() */
+#endif
+
 /* MAP SET with a nonce, on its way; the network loses it, or delivers it whenever it likes. */
 chan net = [2] of { byte };
 
@@ -71,6 +75,9 @@ active proctype Time() {
 end:
   do
   :: atomic { true ->
+#ifdef MUTATION_OLDER_READING
+       since = (since < GRANT -> since + 1 : since);
+#endif
        if
        :: bound != OPEN && bound != 0 -> bound--
        :: else
@@ -95,6 +102,9 @@ end:
 #ifdef MUTATION_BOUND_BEFORE_ASK
      bound = GRANT + MARGIN;
 #endif
+#ifdef MUTATION_OLDER_READING
+     since = 0;
+#endif
      atomic { asked++; nonce = asked; age = 0; n = asked }
      if
      /* From here on the SSD may hold a grant, even if the answer is lost. */
@@ -107,6 +117,9 @@ end:
      fi;
      n = 0
   /* observe_time(): the first reading of the clock after a grant was sent. */
+#ifdef MUTATION_OLDER_READING
+  :: atomic { bound == OPEN -> bound = GRANT + MARGIN - since }
+#endif
 #ifdef MUTATION_NO_MARGIN
   :: atomic { bound == OPEN -> bound = GRANT }
 #else
