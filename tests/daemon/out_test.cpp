@@ -394,6 +394,39 @@ TEST_F(OutTest, ASpareWaitsWhileAVolumeIsOpenForWritingAndIfItIsToldTo) {
     EXPECT_EQ(state(kSilent), "rebuilding");
 }
 
+/// Its bound is counted from a reading of the clock that was made after the grant was sent (docs/array.md, rule 3).
+TEST_F(OutTest, ATickThatFindsNoSpareForASlotDoesNotShortenTheGrantsThatItGave) {
+    const nvme::ClientId reader = client("bob");
+    ASSERT_TRUE(manager->share_volume(owner, "v", reader).ok());
+    spare_flash.purged[1] = 1;  // not empty, so it is asked and refused
+    add_spare();
+    silence_until_out();
+    let_pass(options.spare_after_ms);
+    // An SSD takes a second for each command, so another one is asked some seconds after tick() was called.
+    std::uint64_t asked_ms = 0;
+    array.drives[1]->fault = [&](bool after) {
+        now += after ? 1'000 : 0;
+        return Fault::kNone;
+    };
+    array.drives[3]->fault = [&](bool after) {
+        if (!after && asked_ms == 0) asked_ms = now;
+        return Fault::kNone;
+    };
+    const std::uint64_t before = spare_flash.commands;
+    for (int i = 0; i < 200 && spare_flash.commands == before; ++i) {
+        asked_ms = 0;
+        manager->tick(now += 1'000);
+    }
+    ASSERT_NE(spare_flash.commands, before) << "no spare was tried";
+    ASSERT_NE(asked_ms, 0u);
+    array.drives[1]->fault = nullptr;
+    refuse(3);
+    EXPECT_FALSE(manager->unshare_volume(owner, "v", reader).ok());
+    for (int i = 0; i < 200 && pending() != 0; ++i) manager->tick(now += 100);
+    EXPECT_EQ(pending(), 0u);
+    EXPECT_GE(now, asked_ms + kGrantMs) << "in force while SSD 3 may still serve the reader";
+}
+
 TEST_F(OutTest, WithoutATimeForItNoSpareTakesASlotByItself) {
     options.spare_after_ms = 0;
     start();

@@ -287,6 +287,7 @@ class Manager {
 
     // manager_replace.cpp
     bool rebuild_some(std::uint32_t commands);
+    Result<void> give_slot(std::uint32_t slot);  ///< replace_ssd(), as of the last observe_time()
     [[nodiscard]] Result<void> check_lost(std::uint32_t slot);
     [[nodiscard]] Result<void> check_donors(std::uint32_t slot);
     [[nodiscard]] Result<void> check_spare(Drive& spare, std::uint32_t slot);

@@ -173,7 +173,8 @@ void Manager::use_spares() {
                 refused, slot);
             return;
         }
-        const Result<void> replaced = replace_ssd(slot, now_ms_);
+        // Not replace_ssd(): now_ms_ was read before tick() gave grants, and does not end their bounds.
+        const Result<void> replaced = give_slot(slot);
         if (replaced.ok()) return;  // the slots may be others now
         next_spare_ms_ = now_ms_ + kGrantsUntilBackAgain * options_.grant_ms;
         spare_trouble_ = fmt::format("{}: {}", refused, replaced.error().message);

@@ -165,6 +165,10 @@ Error Manager::no_spare(std::uint32_t slot) const {
 
 Result<void> Manager::replace_ssd(std::uint32_t slot, std::uint64_t now_ms) {
     observe_time(now_ms);
+    return give_slot(slot);
+}
+
+Result<void> Manager::give_slot(std::uint32_t slot) {
     GN_TRY(sure());
     if (Drive* filling = drive_in(slot); filling != nullptr && slot == rebuilding_slot()) {
         GN_ASSIGN(const bool goes_on, answers(*filling));
