@@ -41,7 +41,7 @@ PROGRAMS_OF = {
 # A stage, and the layers and top-level folders that it looks at. What nvcc compiles is headers, layers' device code and programs of kernels;
 # other C++ compiles in the cuda preset as in the cpu preset.
 LOOKS_AT = {
-    "soak": ({"deengine", "ssd", "rdma"}, {"tests/deengine", "tests/store", "tests/rdma"}),
+    "soak": ({"deengine", "ssd", "rdma", "daemon"}, {"tests/deengine", "tests/store", "tests/rdma", "tests/array", "tests/model"}),
     "peer": ({"nvmf", "gateway", "embedded", "cli"}, {"tests/peer"}),
     "cuda": ({"gnor"}, {"bench", "demo", "examples", "include", ".cu"}),
     "example": ({"embedded", "client"}, {"examples", "include"}),
