@@ -32,10 +32,10 @@ CLI::Validator parsed_by(Parse parse, const char* name) {
 /// How to reach gnstord elsewhere.
 void add_connection_options(CLI::App& app, Context& context) {
     app.add_option("--array", context.array,
-                   "address of gnstord: unix:PATH of its socket, https://HOST:PORT or http://HOST:PORT; "
-                   "default: --socket")
+                   "address of gnstord: unix:PATH of its socket, https://HOST:PORT or http://HOST:PORT; with "
+                   "commas between them those of all gnstords of the array; default: --socket")
         ->envname("GNSTOR_ARRAY")
-        ->check(parsed_by(daemon::parse_array_address, "ADDRESS"));
+        ->check(parsed_by(daemon::parse_array_addresses, "ADDRESS"));
     app.add_option("--token-file", context.token_file,
                    "file with the token that gnstord requires over TCP; default: gnstord.token in the folder")
         ->envname("GNSTOR_TOKEN_FILE");

@@ -3,15 +3,21 @@
 #include "cli/array_factory.hpp"
 #include "cli/background_process.hpp"
 #include "cli/daemon_process.hpp"
+#include "cli/etcd_options.hpp"
 #include "cli/process.hpp"
 #include "cli/ssd_options.hpp"
 #include "cli/tls_options.hpp"
+#include "daemon/decisions/in_process.hpp"
 #include "daemon/http/api.hpp"
 #include "daemon/http/array_address.hpp"
 #include "daemon/http/build_name.hpp"
 #include "daemon/http/http_server.hpp"
+#include "daemon/http/ip_address.hpp"
 #include "daemon/http/token_file.hpp"
+#include "daemon/records/etcd_store.hpp"
 #include "daemon/records/sqlite_store.hpp"
+#include "daemon/standby/election.hpp"
+#include "daemon/standby/role_service.hpp"
 #include "embedded/node_key.hpp"
 
 #include <gnstor/base/private_file.hpp>
@@ -36,6 +42,7 @@ struct DaemonOptions {
     std::optional<daemon::HttpServerOptions> tcp;  ///< of TCP, if requested
     std::filesystem::path token_file;              ///< token of the TCP interface
     TlsOptions tls;                                ///< of the TCP interface
+    EtcdOptions etcd;                              ///< where the records are, if not in the folder
     std::string capacity = "1GiB";
     bool quarantine = false;
 };
@@ -46,22 +53,117 @@ int failed(const Starter& starter, const Error& e) {
     return 1;
 }
 
-/// Null without --listen.
-Result<std::unique_ptr<daemon::HttpServer>> serve_tcp(daemon::Api& api, const DaemonOptions& options) {
-    if (!options.tcp) return std::unique_ptr<daemon::HttpServer>();
+/// The TCP interface.
+struct Tcp {
+    std::unique_ptr<daemon::HttpServer> server;  ///< null without --listen
+    daemon::TcpInterface about;
+    std::string token;
+};
+
+Result<Tcp> serve_tcp(daemon::HttpService& service, const DaemonOptions& options) {
+    if (!options.tcp) return Tcp{};
     daemon::HttpServerOptions tcp = *options.tcp;
     GN_ASSIGN(tcp.token, daemon::read_or_make_token(options.token_file));
     GN_TRY(protect(tcp, options.tls, options.array.directory, "gnstord"));
-    GN_ASSIGN(std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, tcp));
+    GN_ASSIGN(std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(service, tcp));
     daemon::TcpInterface about{url_of(tcp, server->port()), "", ""};
     if (tcp.tls) about = {about.url, tcp.tls->fingerprint(), tcp.tls->expires()};
-    api.tell_tcp(about, tcp.token);
     if (const std::string warning = tls_warning(tcp); !warning.empty())
         say(stderr, "gnstord: WARNING: {}\n", warning);
     say(stderr, "gnstord: serving {} on {}, with the token in {}{}\n", options.array.directory.string(),
         about.url, options.token_file.string(),
         tcp.tls ? " and the certificate " + about.fingerprint : std::string());
-    return server;
+    return Tcp{std::move(server), about, tcp.token};
+}
+
+/// The address at which clients on other machines reach this gnstord, as far as it can tell.
+std::string address_of(const DaemonOptions& options, const Tcp& tcp) {
+    if (!tcp.server) return "unix:" + options.http.socket.string();
+    const bool any = options.tcp->host == "0.0.0.0" || options.tcp->host == "::";
+    if (!any || daemon::host_name().empty()) return tcp.about.url;
+    return tcp.about.url.substr(0, tcp.about.url.find("//") + 2) +
+           daemon::host_port(daemon::host_name(), tcp.server->port());
+}
+
+/// Waits for a signal; SIGUSR1: this gnstord began or ceased to lead.
+int next_signal(const sigset_t& signals) {
+    int signal = 0;
+    ::sigwait(&signals, &signal);
+    return signal;
+}
+
+/// Whether an array that could not be taken over may be tried again: the trouble may pass, or another gnstord has it.
+bool may_pass(const Error& e) {
+    return e.code == Errc::kIo || e.code == Errc::kTimedOut || e.code == Errc::kBusy ||
+           e.code == Errc::kState;
+}
+
+/// Leads until the leadership or this process is to end; returns the signal that ended it.
+Result<int> lead(const DaemonOptions& options, const daemon::EtcdServers& servers,
+                 const std::shared_ptr<daemon::Leadership>& leadership, const Tcp& tcp,
+                 daemon::RoleService& service, const sigset_t& signals) {
+    GN_ASSIGN(const std::unique_ptr<ServedArray> array,
+              make_array(options.array, std::make_unique<daemon::EtcdRecordStore>(
+                                            daemon::connect_etcd(servers), options.etcd.prefix, leadership)));
+    daemon::Api api(array->control(), array->inspector());
+    if (tcp.server) api.tell_tcp(tcp.about, tcp.token);
+    const daemon::ArrayInfo info = array->inspector().inspect();
+    for (const std::string& warning : info.warnings) say(stderr, "gnstord: {}\n", warning);
+    service.lead(api);
+    say(stderr, "gnstord: leads the array {}, with term {}\n", options.etcd.prefix, info.term);
+    int signal = SIGUSR1;
+    while (signal == SIGUSR1) {
+        const Result<void> leads = leadership->check();
+        if (!leads.ok() && leads.error().code == Errc::kState) {
+            say(stderr, "gnstord: {}; it stands by\n", leads.error().message);
+            break;
+        }
+        signal = next_signal(signals);
+    }
+    service.stand_by();
+    return signal;
+}
+
+/// With records in etcd: stands by while another gnstord leads, and leads when none does.
+Result<void> serve_by_turns(const DaemonOptions& options, const sigset_t& signals) {
+    GN_ASSIGN(const daemon::EtcdServers servers, options.etcd.servers());
+    std::unique_ptr<daemon::Election> election;  // assigned once, before anything is served
+    daemon::RoleService service([&election] { return election->who_leads(); });
+    Tcp tcp;
+    daemon::ElectionOptions campaign{.prefix = options.etcd.prefix,
+                                     .address = "",
+                                     .changed = [main = ::pthread_self()] { ::pthread_kill(main, SIGUSR1); },
+                                     .now_ms = daemon::boottime_ms};
+    GN_ASSIGN(tcp, serve_tcp(service, options));
+    campaign.address = address_of(options, tcp);
+    election = daemon::Election::start(daemon::connect_etcd(servers), std::move(campaign));
+    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server,
+              daemon::HttpServer::start(service, options.http));
+    say(stderr, "gnstord: serving {} on {}, as the leader or a standby, with the records in etcd\n",
+        options.array.directory.string(), options.http.socket.string());
+    std::string told;
+    for (int signal = SIGUSR1; signal == SIGUSR1;) {
+        const std::shared_ptr<daemon::Leadership> leadership = election->leadership();
+        if (!leadership) {
+            signal = next_signal(signals);
+            continue;
+        }
+        const Result<int> led = lead(options, servers, leadership, tcp, service, signals);
+        if (led.ok()) {
+            signal = *led;
+            continue;
+        }
+        if (!may_pass(led.error())) return led.error();
+        if (led.error().message != told)
+            say(stderr, "gnstord: cannot lead the array: {}; it tries again\n", led.error().message);
+        told = led.error().message;
+        leadership->end();
+    }
+    say(stderr, "gnstord: stopping\n");
+    election.reset();
+    if (tcp.server) tcp.server->stop();
+    server->stop();
+    return {};
 }
 
 Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
@@ -87,6 +189,7 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
         // reading.
         say(stderr, "gnstord: {}; gnstord serves without a pid file\n", written.error().message);
     }
+    if (options.etcd.given()) return serve_by_turns(options, signals);
     GN_ASSIGN(std::unique_ptr<daemon::SqliteRecordStore> store,
               daemon::SqliteRecordStore::open(
                   {options.array.directory / daemon::kRecordsFile, options.quarantine}));
@@ -96,15 +199,16 @@ Result<void> serve(const DaemonOptions& options, const sigset_t& signals) {
     daemon::Api api(array->control(), array->inspector());
     for (const std::string& warning : array->inspector().inspect().warnings)
         say(stderr, "gnstord: {}\n", warning);
-    GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> tcp, serve_tcp(api, options));
+    GN_ASSIGN(const Tcp tcp, serve_tcp(api, options));
+    if (tcp.server) api.tell_tcp(tcp.about, tcp.token);
     // Started last: once the socket answers, everything else runs and is in the log.
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server, daemon::HttpServer::start(api, options.http));
     say(stderr, "gnstord: serving {} on {}\n", options.array.directory.string(),
         options.http.socket.string());
-    int signal = 0;
-    ::sigwait(&signals, &signal);
+    while (next_signal(signals) == SIGUSR1) {
+    }
     say(stderr, "gnstord: stopping\n");
-    if (tcp) tcp->stop();
+    if (tcp.server) tcp.server->stop();
     server->stop();
     return {};
 }
@@ -156,8 +260,10 @@ void add_options(CLI::App& app, DaemonOptions& options, CommandLine& given) {
     app.add_option("--token-file", given.token_file,
                    "file with the token for --listen; created if it does not exist; default: gnstord.token "
                    "in the folder");
-    app.add_flag("--quarantine-store", options.quarantine,
-                 "rename a damaged record store and rebuild its records from the SSDs");
+    CLI::Option* const quarantine =
+        app.add_flag("--quarantine-store", options.quarantine,
+                     "rename a damaged record store and rebuild its records from the SSDs");
+    add_etcd_options(app, options.etcd)->needs("--nodes")->excludes(quarantine);
 }
 
 /// Options that follow from others. kInvalidArgument: one that cannot be read.
@@ -172,6 +278,7 @@ Result<void> complete(DaemonOptions& options, const CommandLine& given) {
     const Result<std::uint64_t> capacity = parse_bytes(options.capacity);
     if (!capacity.ok()) return error(Errc::kInvalidArgument, "--capacity: {}", capacity.error().message);
     options.array.ssd_capacity_bytes = *capacity;
+    if (options.etcd.given()) GN_TRY(options.etcd.servers());
     options.http.socket_mode = given.socket_mode == "0660" ? 0660 : 0600;
     options.array.shm_mode = options.http.socket_mode;
     options.array.shm_socket = shm_socket_beside(options.http.socket);
@@ -221,6 +328,7 @@ int main(int argc, char** argv) {
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGUSR1);
     ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     const Result<void> served = cli::serve(options, signals);
     return served.ok() ? 0 : cli::failed(starter, served.error());

@@ -249,6 +249,7 @@ class Manager {
 
     // manager_activate.cpp
     Result<void> commit(const Change& change);
+    bool note_led_elsewhere(const Result<void>& store_says);
     Result<void> reload();  ///< reads the store again after a save whose outcome is unknown
     Result<void> sure();    ///< makes sure that records_ equals the store, before any decision is based on it
     Result<void> activate(nvme::VolumeId volume);
@@ -260,6 +261,8 @@ class Manager {
     Result<void> command(Drive& drive, Command send_it);
     Result<void> put_record(Drive& drive, const nvme::VolumeRecord& record);
     Result<void> set_map(Drive& drive);
+    [[nodiscard]] nvme::MapSet map_for(const Drive& drive) const;
+    Result<void> give_map(Drive& drive, const nvme::MapSet& set, std::uint32_t nonce);
     Result<void> remove_volume(Drive& drive, nvme::VolumeId volume);
     Result<void> catch_up(Drive& drive);  ///< sends all changes in force that it missed
     void note_superseded(const Error& e);
@@ -331,6 +334,9 @@ class Manager {
 
     // manager_grants.cpp (with tick())
     void observe_time(std::uint64_t now_ms);
+    bool leads();
+    void keep_grants(std::uint64_t now_ms);
+    [[nodiscard]] bool may_keep_grants() const;
     [[nodiscard]] bool may_hold_grant(const GrantBound& bound) const;
     /// A third of T_grant has passed (docs/array.md, rule 3).
     [[nodiscard]] bool grants_due(std::uint64_t now_ms) const;
@@ -391,6 +397,7 @@ class Manager {
     std::uint64_t granted_ms_ = 0;  ///< when the SSDs last got their grants
     std::uint64_t now_ms_ = 0;      ///< the newest time passed by a caller
     GrantBound before_start_;       ///< of missing SSDs: their grants from the previous daemon
+    bool term_taken_ = false;       ///< an SSD of the map has taken a term of this daemon
     bool started_ = false;          ///< take_over() has ended
     bool unsure_ = false;           ///< a save failed, and the store was not read again since
     std::string read_only_;         ///< not empty: why the term has not been stored since the start

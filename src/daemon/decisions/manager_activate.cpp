@@ -20,11 +20,20 @@ Result<void> Manager::commit(const Change& change) {
         apply(records_, change);
         return {};
     }
+    if (note_led_elsewhere(saved)) return saved;
     save_trouble_ =
         fmt::format("no change can be stored: {}; gnstord tries again every second", saved.error().message);
     unsure_ = true;
     (void)reload().ok();  // if this fails, sure() retries it before the next request
     return saved;
+}
+
+/// Whether the store says that another daemon leads; then nothing may be changed any more.
+bool Manager::note_led_elsewhere(const Result<void>& store_says) {
+    if (store_says.ok() || store_says.error().code != Errc::kState) return false;
+    superseded_ =
+        fmt::format("this gnstord (term {}) was superseded: {}", records_.term, store_says.error().message);
+    return true;
 }
 
 Result<void> Manager::sure() {
@@ -36,7 +45,10 @@ Result<void> Manager::reload() {
     // A failed save may have been stored all the same: the store's content is the truth, and nothing is
     // acknowledged before it is read.
     Result<Records> loaded = store_.load();
-    if (!loaded.ok()) return std::move(loaded).error();
+    if (!loaded.ok()) {
+        (void)note_led_elsewhere(loaded.error());
+        return std::move(loaded).error();
+    }
     for (const auto& [id, record] : loaded->volumes) {
         const auto old = records_.volumes.find(id);
         if (old == records_.volumes.end() || old->second.revision != record.revision)
@@ -195,17 +207,28 @@ Result<void> Manager::remove_volume(Drive& drive, nvme::VolumeId volume) {
     return command(drive, [&] { return drive.port->volume_remove(records_.term, volume); });
 }
 
-Result<void> Manager::set_map(Drive& drive) {
-    GN_TRY(catch_up(drive));
-    GN_TRY(send_hosts(drive));
+nvme::MapSet Manager::map_for(const Drive& drive) const {
     nvme::MapSet set{};
     set.slot = drive.slot;
     set.grant_ms = options_.grant_ms;
     set.map = records_.map;
+    return set;
+}
+
+Result<void> Manager::set_map(Drive& drive) {
+    GN_TRY(catch_up(drive));
+    GN_TRY(send_hosts(drive));
+    const nvme::MapSet set = map_for(drive);
     std::uint32_t nonce = 0;
     if (set.grant_ms != 0) {
         GN_ASSIGN(nonce, drive.port->grant_ask(records_.term));
     }
+    // After the drive was asked, from which on the grant counts: it ends within T_grant after this daemon ceased to lead.
+    GN_TRY(store_.check_leads());
+    return give_map(drive, set, nonce);
+}
+
+Result<void> Manager::give_map(Drive& drive, const nvme::MapSet& set, std::uint32_t nonce) {
     const GrantBound before = drive.grant;
     drive.grant.open = true;  // from here on the drive may hold a grant, even if the answer is lost
     const Result<void> set_there = drive.port->map_set(records_.term, set, nonce);
@@ -214,6 +237,7 @@ Result<void> Manager::set_map(Drive& drive) {
     if (!set_there.ok() && !unknown) drive.grant = before;  // it refused, and changed nothing
     GN_TRY(set_there);
     if (drive.port->keeps_terms()) drive.taken = records_.term;
+    term_taken_ = true;
     return {};
 }
 

@@ -54,6 +54,8 @@ Result<void> Manager::check_not_behind(const Takeover& t, const Error& cause) co
 Result<void> Manager::start_read_only(Takeover& t, const Error& cause, std::uint64_t now_ms) {
     const bool of_the_medium =
         cause.code == Errc::kNoSpace || cause.code == Errc::kIo || cause.code == Errc::kPermission;
+    // Another daemon may have the same records, and the same term, if the store does not exclude that.
+    if (!store_.exclusive()) return cause;
     if (!of_the_medium || unsure_ || records_.term == 0 || records_.map.version == 0) return cause;
     GN_TRY(check_not_behind(t, cause));
     read_only_ = fmt::format(
@@ -75,6 +77,7 @@ bool Manager::try_store(std::uint64_t now_ms) {
     Change change;  // once the term is stored, this only tests that a save works
     change.term = records_.term + (read_only_.empty() ? 0 : 1);
     const Result<void> saved = store_.save(change);
+    if (note_led_elsewhere(saved)) return false;
     if (!saved.ok()) {
         unsure_ = true;
         (void)reload().ok();

@@ -2,6 +2,7 @@
 
 #include "daemon/decisions/room.hpp"
 #include "daemon/http/build_name.hpp"
+#include "daemon/http/http_service.hpp"
 
 #include <gnstor/base/uuid.hpp>
 
@@ -80,6 +81,7 @@ std::string_view errc_name(Errc code) {
 Errc errc_from_name(std::string_view name) {
     for (const ErrcRow& row : kErrcs)
         if (row.name == name) return row.code;
+    if (name == kStandbyCode) return Errc::kBusy;
     return name == "method_not_allowed" || name == "too_large" || name == "unsupported_media_type"
                ? Errc::kInvalidArgument
                : Errc::kInternal;

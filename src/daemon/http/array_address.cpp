@@ -14,6 +14,15 @@ bool is_host_letter(char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '-' || c == '_';
 }
 
+/// The pieces of a text with commas between them; one at least, which may be empty.
+std::vector<std::string_view> between_commas(std::string_view text) {
+    std::vector<std::string_view> pieces;
+    for (std::size_t comma; (comma = text.find(',')) != std::string_view::npos; text.remove_prefix(comma + 1))
+        pieces.push_back(text.substr(0, comma));
+    pieces.push_back(text);
+    return pieces;
+}
+
 /// The trust of a client for https.
 Result<TlsTrust> trust_of(const TlsWords& words) {
     TlsTrust trust{words.ca_file, ""};
@@ -70,7 +79,18 @@ Result<ArrayAddress> parse_array_address(std::string_view text) {
                  text);
 }
 
-Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file,
+Result<std::vector<ArrayAddress>> parse_array_addresses(std::string_view text) {
+    std::vector<ArrayAddress> all;
+    for (const std::string_view one : between_commas(text)) {
+        GN_ASSIGN(ArrayAddress address, parse_array_address(one));
+        all.push_back(std::move(address));
+    }
+    return all;
+}
+
+namespace {
+
+Result<HttpClientOptions> options_of_one(std::string_view array, const std::filesystem::path& token_file,
                                          const TlsWords& words) {
     GN_ASSIGN(const ArrayAddress where, parse_array_address(array));
     HttpClientOptions options;
@@ -93,6 +113,19 @@ Result<HttpClientOptions> client_options(std::string_view array, const std::file
                      "and name it with --token-file",
                      array, token.error().message);
     options.token = *token;
+    return options;
+}
+
+}  // namespace
+
+Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file,
+                                         const TlsWords& words) {
+    const std::vector<std::string_view> all = between_commas(array);
+    GN_ASSIGN(HttpClientOptions options, options_of_one(all.front(), token_file, words));
+    for (std::size_t i = 1; i < all.size(); ++i) {
+        GN_ASSIGN(HttpClientOptions other, options_of_one(all[i], token_file, words));
+        options.others.push_back(std::move(other));
+    }
     return options;
 }
 

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gnstor::daemon {
 
@@ -19,6 +20,9 @@ struct ArrayAddress {
     std::uint16_t port = 0;
     bool tls = false;  ///< https
 };
+
+/// Several addresses, with commas between them: of the gnstords of one array, of which one leads. Not empty.
+Result<std::vector<ArrayAddress>> parse_array_addresses(std::string_view text);
 
 /// The port is required; a path after it or a user name is refused. kInvalidArgument for any other text.
 Result<ArrayAddress> parse_array_address(std::string_view text);
@@ -32,7 +36,7 @@ struct TlsWords {
     std::string fingerprint;        ///< --tls-fingerprint
 };
 
-/// Options of a client for the gnstord at `array`. For TCP, reads the token from `token_file`. Over http,
+/// Options of a client for the gnstord at `array`, or for several (parse_array_addresses()). For TCP, reads the token from `token_file`. Over http,
 /// `words` must be empty: a certificate that is named but not checked would give false safety.
 Result<HttpClientOptions> client_options(std::string_view array, const std::filesystem::path& token_file,
                                          const TlsWords& words = {});

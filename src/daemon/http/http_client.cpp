@@ -1,8 +1,10 @@
 #include "daemon/http/http_client.hpp"
 
 #include "daemon/http/api_json.hpp"
+#include "daemon/http/http_service.hpp"
 #include "daemon/http/json_schema.hpp"
 #include "daemon/http/loopback_listener.hpp"
+#include "daemon/http/no_sigpipe.hpp"
 #include "daemon/http/openssl_objects.hpp"
 
 #include <sys/socket.h>
@@ -12,11 +14,12 @@
 
 #include <httplib.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace gnstor::daemon {
 namespace {
@@ -66,44 +69,53 @@ std::string why_unreachable(const std::filesystem::path& socket) {
     return fmt::format("gnstord at {} ended the connection without an answer; try again", where);
 }
 
-/// Blocks SIGPIPE in this thread: httplib sends without MSG_NOSIGNAL, and a daemon that closes its connection
-/// must not kill the client's process. The process's own handling of SIGPIPE is left alone.
-class NoSigpipe {
-  public:
-    NoSigpipe() {
-        ::sigemptyset(&pipe_);
-        ::sigaddset(&pipe_, SIGPIPE);
-        ::pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
-    }
-    ~NoSigpipe() {
-        const timespec at_once{};
-        if (::sigismember(&before_, SIGPIPE) == 0)  // if it was blocked before, a pending one may not be ours
-            while (::sigtimedwait(&pipe_, nullptr, &at_once) < 0 && errno == EINTR) {
-            }
-        ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-    }
-    NoSigpipe(const NoSigpipe&) = delete;
-    NoSigpipe& operator=(const NoSigpipe&) = delete;
+}  // namespace
 
-  private:
-    sigset_t pipe_{}, before_{};
+namespace {
+
+/// One gnstord.
+struct Server {
+    HttpClientOptions options;
+    std::string where;
+};
+
+std::vector<Server> servers_of(const HttpClientOptions& all) {
+    std::vector<Server> servers;
+    const auto add = [&servers](const HttpClientOptions& o) {
+        servers.push_back({o, o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string()});
+    };
+    add(all);
+    for (const HttpClientOptions& other : all.others) add(other);
+    return servers;
+}
+
+/// How long a request may wait for a standby to take over, and how often it asks.
+constexpr std::chrono::milliseconds kTakeover{15'000}, kAskAgain{250};
+
+/// What a server answered, or why it did not.
+struct Asked {
+    Result<json> answer;
+    bool elsewhere = false;  ///< it was not carried out; another gnstord may do it
 };
 
 }  // namespace
 
 struct HttpControlPlane::Impl {
-    explicit Impl(const HttpClientOptions& o)
-        : options(o), where(o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string()) {}
-    const HttpClientOptions options;
-    const std::string where;
-    std::mutex mutex;  // guards everything below
+    explicit Impl(const HttpClientOptions& o) : servers(servers_of(o)), deadline(o.deadline) {}
+    const std::vector<Server> servers;  // of one array
+    const std::chrono::milliseconds deadline;
+    std::mutex mutex;        // guards everything below
+    std::size_t leader = 0;  // index of the server that answered last
     std::map<nvme::VolumeId, std::string>
         names;  // names of volumes seen: HTTP addresses a volume by name, ControlPlane by VID
 
     template <class Send>
     Result<json> ask(Send send);
-    Result<json> read_answer(const httplib::Response& answer) const;
-    [[nodiscard]] Error no_answer(httplib::Error failure, bool late, const TlsVerifier* verifier) const;
+    template <class Send>
+    static Asked ask_one(const Server& server, std::chrono::steady_clock::time_point until, Send send);
+    static Asked read_answer(const httplib::Response& answer, const std::string& where);
+    [[nodiscard]] static Error no_answer(const Server& server, httplib::Error failure, bool late,
+                                         const TlsVerifier* verifier);
     Result<std::string> name_of(HttpControlPlane& self, nvme::VolumeId volume);
     void remember(const nvme::VolumeRecord& record) {
         const std::scoped_lock lock(mutex);
@@ -112,6 +124,9 @@ struct HttpControlPlane::Impl {
 };
 
 namespace {
+
+/// A server that does not answer in this time is not waited for, if there are others.
+constexpr std::chrono::milliseconds kConnects{2'000};
 
 /// A client for one request, and under TLS what checks its server.
 struct OneRequest {
@@ -142,29 +157,63 @@ Result<OneRequest> client_for(const HttpClientOptions& options, std::chrono::ste
     }
     if (!options.socket.empty()) one.client->set_address_family(AF_UNIX);
     if (!options.token.empty()) one.client->set_bearer_token_auth(options.token.c_str());
-    one.client->set_connection_timeout(options.deadline);
-    one.client->set_read_timeout(options.deadline);
-    one.client->set_write_timeout(options.deadline);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    const std::chrono::milliseconds time = std::max(left, std::chrono::milliseconds(1));
+    one.client->set_connection_timeout(options.others.empty() ? time : std::min(time, kConnects));
+    one.client->set_read_timeout(time);
+    one.client->set_write_timeout(time);
     return one;
 }
 
 }  // namespace
 
 template <class Send>
-Result<json> HttpControlPlane::Impl::ask(Send send) {
-    const auto until = std::chrono::steady_clock::now() + options.deadline;
+Asked HttpControlPlane::Impl::ask_one(const Server& server, std::chrono::steady_clock::time_point until,
+                                      Send send) {
     // A new client per request, so that no connection is reused which the server has closed meanwhile.
-    GN_ASSIGN(const OneRequest one, client_for(options, until));
+    Result<OneRequest> one = client_for(server.options, until);
+    // An error without a request, as of a certificate's file or of a port on which nobody listens.
+    if (!one.ok()) return {one.error(), one.error().code == Errc::kIo};
     const NoSigpipe guard;
     ERR_clear_error();
-    const httplib::Result answer = send(*one.client);
-    if (answer) return read_answer(*answer);
-    return no_answer(answer.error(), std::chrono::steady_clock::now() >= until, one.verifier.get());
+    const httplib::Result answer = send(*one->client);
+    if (answer) return read_answer(*answer, server.where);
+    const bool late = std::chrono::steady_clock::now() >= until;
+    const bool not_sent = answer.error() != httplib::Error::Read && answer.error() != httplib::Error::Write;
+    Error why = no_answer(server, answer.error(), late, one->verifier.get());
+    return {why, not_sent && why.code != Errc::kPermission};
+}
+
+template <class Send>
+Result<json> HttpControlPlane::Impl::ask(Send send) {
+    const auto began = std::chrono::steady_clock::now();
+    const auto until = began + deadline;
+    std::size_t at = 0;
+    {
+        const std::scoped_lock lock(mutex);
+        at = leader;
+    }
+    for (std::size_t tried = 1;; ++tried) {
+        Asked asked = ask_one(servers[at], until, send);
+        if (!asked.elsewhere || servers.size() == 1) {
+            const std::scoped_lock lock(mutex);
+            leader = at;
+            return std::move(asked.answer);
+        }
+        at = (at + 1) % servers.size();
+        if (tried % servers.size() != 0) continue;
+        // All of them: the leader has ended, and a standby is about to take over.
+        const auto now = std::chrono::steady_clock::now();
+        if (now + kAskAgain >= std::min(until, began + kTakeover)) return std::move(asked.answer);
+        std::this_thread::sleep_for(kAskAgain);
+    }
 }
 
 /// `late`: the deadline has passed.
-Error HttpControlPlane::Impl::no_answer(httplib::Error failure, bool late,
-                                        const TlsVerifier* verifier) const {
+Error HttpControlPlane::Impl::no_answer(const Server& server, httplib::Error failure, bool late,
+                                        const TlsVerifier* verifier) {
+    const HttpClientOptions& options = server.options;
+    const std::string& where = server.where;
     if (verifier != nullptr && !verifier->refusal().empty())
         return error(Errc::kPermission, "{}", verifier->refusal());
     const bool in_handshake = failure == httplib::Error::SSLConnection;
@@ -184,19 +233,20 @@ Error HttpControlPlane::Impl::no_answer(httplib::Error failure, bool late,
             : "is it running? 'gnstor up' starts one");
 }
 
-Result<json> HttpControlPlane::Impl::read_answer(const httplib::Response& answer) const {
+Asked HttpControlPlane::Impl::read_answer(const httplib::Response& answer, const std::string& where) {
     const bool text = answer.get_header_value("Content-Type").rfind("text/plain", 0) == 0;
-    if (text && answer.status == 200) return json(answer.body);
+    if (text && answer.status == 200) return {json(answer.body)};
     Result<json> body = parse_json(answer.body);
     if (!body.ok())
-        return error(Errc::kCorrupt, "what answers at {} is not gnstord: {}", where, body.error().message);
-    if (answer.status / 100 == 2) return body;
+        return {error(Errc::kCorrupt, "what answers at {} is not gnstord: {}", where, body.error().message)};
+    if (answer.status / 100 == 2) return {std::move(body)};
     try {
         const json& e = body->at("error");
-        return Error{errc_from_name(e.at("code").get<std::string>()), e.at("message").get<std::string>()};
+        const std::string code = e.at("code").get<std::string>();
+        return {Error{errc_from_name(code), e.at("message").get<std::string>()}, code == kStandbyCode};
     } catch (const json::exception&) {
-        return error(Errc::kCorrupt, "what answers at {} is not gnstord: status {} without an error", where,
-                     answer.status);
+        return {error(Errc::kCorrupt, "what answers at {} is not gnstord: status {} without an error", where,
+                      answer.status)};
     }
 }
 

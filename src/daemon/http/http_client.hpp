@@ -1,7 +1,8 @@
 // http_client.hpp: a ControlPlane that asks a gnstord over HTTP, as openapi.json specifies.
 //
 // Any thread (one mutex: one request at a time). Every call ends within `deadline`. Returns gnstord's own
-// errors, with their code; kIo if it does not answer. With `tls` the server is verified first: the token is
+// errors, with their code; kIo if it does not answer. Of several gnstords of one array, of which one leads, the next is
+// asked when one cannot be reached or is a standby, again and again for as long as a standby needs to take over. With `tls` the server is verified first: the token is
 // sent to no other one (kPermission).
 #pragma once
 
@@ -16,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gnstor::daemon {
 
@@ -26,6 +28,8 @@ struct HttpClientOptions {
     std::string token{};  ///< TCP: sent with every request
     std::chrono::milliseconds deadline{30'000};
     std::optional<TlsTrust> tls{};  ///< TCP: TLS to a server that this names; nullopt: plain HTTP
+    std::vector<HttpClientOptions>
+        others{};  ///< other gnstords of the array; their `others` and deadlines are ignored
 };
 
 class HttpControlPlane final : public client::ControlPlane {

@@ -12,6 +12,9 @@ namespace gnstor::daemon {
 inline constexpr std::size_t kMaxBodyBytes = 65536;
 inline constexpr std::size_t kMaxTargetBytes = 2048;
 
+/// Code of the 503 with which a gnstord answers that does not lead the array (standby/role_service.hpp).
+inline constexpr char kStandbyCode[] = "standby";
+
 struct Request {
     std::string method;        ///< "GET", ...
     std::string target;        ///< path and query as received, percent-encoded

@@ -143,11 +143,10 @@ std::string TlsVerifier::explain(int failure, const X509* certificate) const {
                 where_, names_in(certificate), host_);
         default:
             return fmt::format(
-                "the certificate of the server at {} is not trusted ({}), so nothing was sent: name its CA "
-                "with --tls-ca FILE, or the certificate itself with --tls-fingerprint. Its fingerprint is "
-                "{}; "
-                "compare it with what 'gnstor status' shows on the machine of the array",
-                where_, X509_verify_cert_error_string(failure), fingerprint_of(certificate));
+                "the certificate of the server at {} is not trusted ({}), so nothing was sent: {}. Its "
+                "fingerprint is {}; compare it with what its own machine shows, 'gnstor status' for a "
+                "gnstord",
+                where_, X509_verify_cert_error_string(failure), trust_.advice, fingerprint_of(certificate));
     }
 }
 

@@ -22,6 +22,8 @@ struct TlsTrust {
     /// If set, the server's certificate must be this one (tls_certificate.hpp); its signature and
     /// its names are not checked then.
     std::string fingerprint;
+    /// What to do about a certificate that is not trusted.
+    const char* advice = "name its CA with --tls-ca FILE, or the certificate itself with --tls-fingerprint";
 };
 
 /// Checks servers of one host in the handshakes of one SSL_CTX. One thread; must outlive its connections.

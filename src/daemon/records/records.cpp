@@ -37,6 +37,20 @@ void apply(Records& records, const Change& change) {
     for (const auto& [uuid, term] : change.ssd_terms) records.ssd_terms[uuid] = term;
 }
 
+Change change_to(const Records& records) {
+    Change change;
+    change.term = records.term;
+    change.epoch_floor = records.epoch_floor;
+    change.map = records.map;
+    change.told = records.told;
+    change.put_clients.assign(records.clients.begin(), records.clients.end());
+    for (const auto& [id, record] : records.volumes) change.put_volumes.push_back(record);
+    change.begin_creations.assign(records.creating.begin(), records.creating.end());
+    change.retire_volumes.assign(records.retired.begin(), records.retired.end());
+    change.ssd_terms.assign(records.ssd_terms.begin(), records.ssd_terms.end());
+    return change;
+}
+
 Result<void> check_name(const char* what, const std::string& name) {
     if (name.empty())
         return error(Errc::kInvalidArgument, "the {} is empty; give 1 to {} characters", what,

@@ -71,7 +71,13 @@ class RecordStore {
     virtual Result<Records> load() = 0;
     /// Whether the records outlive this process.
     [[nodiscard]] virtual bool lasting() const { return true; }
-    /// Durable on return. After an error the change may or may not have been stored, but never partially.
+    /// Whether no other process can change the records while this one has them open.
+    [[nodiscard]] virtual bool exclusive() const { return true; }
+    /// Whether this daemon leads, so that SSDs may rely on its grants. kState: another one does, or may, from now on; for
+    /// this store that is final. Any other error: it is not known now.
+    [[nodiscard]] virtual Result<void> check_leads() const { return {}; }
+    /// Durable on return. After an error the change may or may not have been stored, but never partially; load() tells,
+    /// and after it has, the change is not stored later. kState: as check_leads(); nothing was stored.
     virtual Result<void> save(const Change& change) = 0;
 };
 
@@ -88,6 +94,9 @@ class MemoryRecordStore final : public RecordStore {
   private:
     Records records_;
 };
+
+/// One that makes empty records these.
+[[nodiscard]] Change change_to(const Records& records);
 
 /// Validates a record from a store or a drive: lengths, terminators, ranges. The error says what is wrong.
 [[nodiscard]] Result<void> check_record(const nvme::VolumeRecord& record);

@@ -1,0 +1,161 @@
+#include "daemon/records/etcd_store.hpp"
+
+#include "daemon/records/etcd_messages.hpp"
+#include "daemon/records/record_entries.hpp"
+
+namespace gnstor::daemon {
+namespace {
+
+/// For one change, at all servers of etcd together. The Manager waits for it, and renews grants afterwards: a fraction of
+/// T_grant (docs/array.md, rule 3).
+constexpr std::chrono::milliseconds kDeadline{3'000};
+constexpr unsigned kKeysOfPage = 1'000;
+
+}  // namespace
+
+/// What became of a transaction.
+struct EtcdRecordStore::Sent {
+    EtcdFate fate;
+    Error trouble;
+    Outcome outcome = Outcome::kOvertaken;  ///< if it was answered
+    std::int64_t revision = 0;              ///< of PREFIX/change now
+};
+
+EtcdRecordStore::EtcdRecordStore(std::unique_ptr<EtcdPort> port, std::string prefix,
+                                 std::shared_ptr<Leadership> leadership)
+    : port_(std::move(port)), prefix_(std::move(prefix)), leadership_(std::move(leadership)) {}
+
+Result<void> EtcdRecordStore::check_leads() const {
+    return leadership_->check();
+}
+
+Error EtcdRecordStore::superseded() {
+    leadership_->end();
+    return error(Errc::kState,
+                 "another gnstord has taken over the records in etcd at {} under {}, or the key {} was "
+                 "deleted; nothing "
+                 "was stored",
+                 port_->where(), prefix_, leader_key(prefix_));
+}
+
+Error EtcdRecordStore::unknown(const std::string& why) const {
+    return error(Errc::kIo,
+                 "it is not known whether etcd at {} stored the change ({}); gnstord finds out when etcd "
+                 "answers again",
+                 port_->where(), why);
+}
+
+Error EtcdRecordStore::damaged(const Error& what) const {
+    return error(what.code,
+                 "the records in etcd at {} under {}/records are damaged: {}; restore a snapshot of etcd, or "
+                 "delete them "
+                 "('etcdctl del --prefix {}/records/'), and gnstord rebuilds them from the SSDs",
+                 port_->where(), prefix_, what.message, prefix_);
+}
+
+/// Sends a change; null: only a new number of PREFIX/change, whatever it was.
+EtcdRecordStore::Sent EtcdRecordStore::send(const Change* change) {
+    const std::string change_key = prefix_ + "/change";
+    const std::string number = fmt::format("{}.{}", leadership_->revision(), ++sent_);
+    EtcdTxn txn;
+    txn.when.push_back({leader_key(prefix_), true, leadership_->revision()});
+    if (change != nullptr) txn.when.push_back({change_key, false, change_revision_});
+    txn.changes.push_back({change_key, number});
+    if (change != nullptr)
+        for (auto& [key, value] : entries_of(*change))
+            txn.changes.push_back({prefix_ + "/records/" + key, std::move(value)});
+    txn.otherwise = {leader_key(prefix_), change_key};
+    const EtcdAnswer answer = port_->call(kEtcdTxnPath, etcd_txn(txn), kDeadline);
+    Sent sent{answer.fate, answer.trouble};
+    if (answer.fate == EtcdFate::kRefused && answer.maybe_twice) sent.fate = EtcdFate::kUnknown;
+    if (answer.fate != EtcdFate::kAnswered) return sent;
+    const Result<EtcdTxnAnswer> read = read_etcd_txn(answer.body);
+    if (!read.ok() || (!read->succeeded && read->otherwise.size() != 2))
+        return {EtcdFate::kUnknown,
+                read.ok() ? error(Errc::kCorrupt, "its answer is not whole") : read.error()};
+    if (read->succeeded) {
+        sent.outcome = Outcome::kStored;
+        sent.revision = read->revision;
+        return sent;
+    }
+    const std::optional<EtcdKeyValue>& leader = read->otherwise[0];
+    const std::optional<EtcdKeyValue>& there = read->otherwise[1];
+    sent.revision = there ? there->mod_revision : 0;
+    if (there && there->value == number)
+        sent.outcome = Outcome::kStored;  // by an earlier attempt, whose answer was lost
+    else if (!leader || leader->create_revision != leadership_->revision())
+        sent.outcome = Outcome::kSuperseded;
+    return sent;
+}
+
+Result<void> EtcdRecordStore::save(const Change& change) {
+    GN_TRY(leadership_->check());
+    if (!records_)
+        return error(Errc::kIo, "the outcome of an earlier change is not known yet; ask again later");
+    Sent sent = send(&change);
+    switch (sent.fate) {
+        case EtcdFate::kNotSent:
+        case EtcdFate::kRefused:
+            return std::move(sent.trouble);
+        case EtcdFate::kUnknown:
+            records_.reset();
+            return unknown(sent.trouble.message);
+        case EtcdFate::kAnswered:
+            break;
+    }
+    change_revision_ = sent.revision;
+    if (sent.outcome == Outcome::kSuperseded) return superseded();
+    if (sent.outcome == Outcome::kOvertaken) {
+        records_.reset();  // an earlier request of this store was delayed, and has arrived
+        return error(Errc::kIo,
+                     "etcd at {} has carried out an earlier request late, and not this change; ask again",
+                     port_->where());
+    }
+    apply(*records_, change);
+    return {};
+}
+
+Result<Records> EtcdRecordStore::load() {
+    if (!records_) {
+        GN_TRY(leadership_->check());
+        GN_TRY(settle());
+        GN_TRY(read_all());
+    }
+    return *records_;
+}
+
+/// From here on no earlier transaction of this daemon, or of another one, is carried out any more.
+Result<void> EtcdRecordStore::settle() {
+    Sent sent = send(nullptr);
+    if (sent.fate != EtcdFate::kAnswered) return std::move(sent.trouble);
+    if (sent.outcome == Outcome::kSuperseded) return superseded();
+    if (sent.outcome == Outcome::kOvertaken)
+        return error(Errc::kInternal, "etcd at {} refused a transaction whose comparison holds",
+                     port_->where());
+    change_revision_ = sent.revision;
+    return {};
+}
+
+Result<void> EtcdRecordStore::read_all() {
+    const std::string folder = prefix_ + "/records/";
+    RecordEntries entries;
+    std::string from = folder;
+    for (bool more = true; more;) {
+        const std::string range = etcd_range(from, etcd_end_of(folder), change_revision_, kKeysOfPage);
+        EtcdAnswer answer = port_->call(kEtcdRangePath, range, kDeadline);
+        if (answer.fate != EtcdFate::kAnswered) return std::move(answer.trouble);
+        GN_ASSIGN(const EtcdRangeAnswer page, read_etcd_range(answer.body));
+        for (const EtcdKeyValue& kv : page.found) {
+            if (kv.key < from) return error(Errc::kCorrupt, "etcd at {} lists keys twice", port_->where());
+            entries[kv.key.substr(folder.size())] = kv.value;
+            from = kv.key + '\0';
+        }
+        more = page.more && !page.found.empty();
+    }
+    Result<Records> records = records_of(entries);
+    if (!records.ok()) return damaged(records.error());
+    records_ = std::move(records).value();
+    return {};
+}
+
+}  // namespace gnstor::daemon

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+"""Records in etcd, and several gnstords of which one leads: kills, pauses and losses of etcd, over nodes that are processes. Needs etcd (Debian:
+etcd-server); where it is missing, the tests say so. Arguments: the gnstor and gnstord programs."""
+import http.client
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.parse
+
+from programs import DEADLINE_S, GNSTOR, GNSTORD, Programs, count, main
+
+TAKEOVER_S = 10  # T_grant: running I/O does not notice
+SMALL = ("--ssds", "1", "--capacity", "64MiB")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Etcd(Programs):
+    def setUp(self):
+        super().setUp()
+        self.children = []
+        self.etcd = None
+        for name in ("GNSTOR_ARRAY", "GNSTOR_TOKEN_FILE"):
+            self.env.pop(name, None)
+        if shutil.which("etcd") is None:
+            # A line of its own: ./run test shows those that begin so.
+            print(f"\nskipped: {self.id()}: etcd is not installed (Debian: etcd-server)", flush=True)
+            self.skipTest("etcd is not installed (Debian: etcd-server)")
+
+    def tearDown(self):
+        for process in reversed(self.children):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.terminate()
+                process.wait(DEADLINE_S)
+        super().tearDown()
+
+    def start(self, name, words, **more):
+        """Appends to the log of that name; returns the process."""
+        with open(self.root / f"{name}.log", "ab") as log:
+            process = subprocess.Popen([str(word) for word in words], env=self.env, stdout=log, stderr=subprocess.STDOUT, **more)
+        self.children.append(process)
+        return process
+
+    def log(self, name):
+        path = self.root / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def said(self, name, words, times=1):
+        self.until(lambda: self.log(name).count(words) >= times, f"{name} does not say '{words}':\n{self.log(name)[-3000:]}")
+
+    def start_etcd(self, scheme="http", words=()):
+        if self.etcd is None:
+            self.etcd_ports = free_port(), free_port()
+        self.url = f"{scheme}://127.0.0.1:{self.etcd_ports[0]}"
+        peer = f"http://127.0.0.1:{self.etcd_ports[1]}"
+        self.etcd = self.start("etcd", ["etcd", "--data-dir", self.root / "etcd", "--listen-client-urls", self.url, "--advertise-client-urls", self.url,
+                                        "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}", *words],
+                               cwd=self.root)
+        self.until(lambda: self.connects(self.etcd_ports[0]), "etcd does not listen")
+
+    def connects(self, port):
+        with socket.socket() as s:
+            s.settimeout(5)
+            return s.connect_ex(("127.0.0.1", port)) == 0
+
+    def start_nodes(self):
+        self.addresses = [f"127.48.{os.getpid() % 250}.{i}" for i in (1, 2)]
+        for i, address in enumerate(self.addresses):
+            self.start(f"node{i}", [GNSTOR, "node", "--dir", self.root / f"n{i}", "--listen", address, *SMALL])
+            self.said(f"node{i}", "serving 1 SSDs at")
+
+    def start_daemon(self, name, *words):
+        folder = self.root / name
+        keys = [word for i, address in enumerate(self.addresses) for word in ("--node-key", f"{address}={self.root / f'n{i}' / 'node.key'}")]
+        before = self.log(name).count("gnstord: serving")
+        process = self.start(name, [GNSTORD, "--dir", folder, "--nodes", ",".join(self.addresses), *keys, "--etcd", self.url, "--etcd-prefix", "/gnstor/test",
+                                    *words])
+        self.said(name, "gnstord: serving", before + 1)
+        return process
+
+    def array(self, *names):
+        return ",".join(f"unix:{self.root / name / 'gnstord.sock'}" for name in names)
+
+    def ask_socket(self, name, target="/v1/status"):
+        """Status and JSON of a request to one daemon."""
+        class Unix(http.client.HTTPConnection):
+            def connect(connection):
+                connection.sock = socket.socket(socket.AF_UNIX)
+                connection.sock.settimeout(DEADLINE_S)
+                connection.sock.connect(str(self.root / name / "gnstord.sock"))
+        connection = Unix("gnstord")
+        try:
+            connection.request("GET", target)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+        finally:
+            connection.close()
+
+    def leads(self, name):
+        try:
+            return self.ask_socket(name)[0] == 200
+        except OSError:
+            return False
+
+    def until_leads(self, name):
+        began = time.monotonic()
+        self.until(lambda: self.leads(name), f"{name} does not lead:\n{self.log(name)[-3000:]}")
+        return time.monotonic() - began
+
+    def pair(self):
+        """A leader `a` and a standby `b`, over two nodes."""
+        self.start_etcd()
+        self.start_nodes()
+        a = self.start_daemon("a")
+        self.until_leads("a")
+        b = self.start_daemon("b")
+        self.said("b", "as the leader or a standby")
+        return a, b
+
+    def put(self, daemons, name, size):
+        data = self.random.randbytes(size)
+        self.cli("put", self.write(name, data), name, "--array", self.array(*daemons))
+        self.objects[name] = data
+
+    def verify(self, daemons):
+        for name, data in self.objects.items():
+            self.assertTrue(self.cli("cat", name, "--array", self.array(*daemons)).stdout == data, (name, "has other bytes"))
+            count("objects_read_after_a_takeover")
+
+    def test_a_standby_takes_over_from_a_leader_that_is_killed_or_stopped(self):
+        self.objects = {}
+        a, b = self.pair()
+        leader = f"the gnstord at {self.array('a')} leads the array"
+        self.until(lambda: leader in self.ask_socket("b")[1]["error"]["message"], "the standby does not say who leads")
+        status, answer = self.ask_socket("b")
+        self.assertEqual((status, answer["error"]["code"]), (503, "standby"))
+        both = ("b", "a")  # the standby first: a command goes on to the leader
+        self.put(both, "before", 700_001)
+        term = self.ask("status", "--array", self.array(*both))["term"]
+        self.kill(a.pid)
+        a.wait(DEADLINE_S)
+        count("kills")
+        took = self.until_leads("b")
+        print(f"\nafter kill -9 of the leader the standby led in {took:.1f} s", flush=True)
+        self.assertLess(took, TAKEOVER_S)
+        self.assertGreater(self.ask("status", "--array", self.array(*both))["term"], term)
+        self.verify(both)
+        self.put(both, "after", 500_001)
+        self.start_daemon("a")
+        self.assertFalse(self.leads("a"))
+        b.send_signal(signal.SIGTERM)
+        self.assertEqual(b.wait(DEADLINE_S), 0)
+        took = self.until_leads("a")
+        print(f"\nafter the leader's end the standby led in {took:.1f} s", flush=True)
+        self.assertLess(took, TAKEOVER_S / 2)
+        count("takeovers", 2)
+        self.verify(both)
+
+    def test_a_leader_that_hangs_and_runs_on_does_not_act_any_more(self):
+        self.objects = {}
+        a, b = self.pair()
+        both = ("a", "b")
+        self.put(both, "before", 300_001)
+        os.kill(a.pid, signal.SIGSTOP)
+        count("stops")
+        began = time.monotonic()
+        self.until(lambda: self.leads("b"), "the standby does not lead while the leader hangs")
+        took = time.monotonic() - began
+        print(f"\nafter SIGSTOP of the leader the standby led in {took:.1f} s", flush=True)
+        self.assertLess(took, TAKEOVER_S)
+        self.cli("volume", "create", "of-b", "1MiB", "--array", self.array("b"))
+        # What it was about to do when it was stopped, and what it is asked now, is refused.
+        os.kill(a.pid, signal.SIGCONT)
+        refused = self.cli("volume", "create", "of-a", "1MiB", "--array", self.array("a"), code=None)
+        self.assertEqual(refused.returncode, 1, refused)
+        self.said("a", "it stands by")
+        self.until(lambda: self.ask_socket("a")[0] == 503, "the leader that hung does not stand by")
+        names = {volume["name"] for volume in self.ask("volume", "list", "--array", self.array(*both))["volumes"]}
+        self.assertIn("of-b", names)
+        self.assertNotIn("of-a", names)
+        self.verify(both)
+        # And it takes over in its turn.
+        self.kill(b.pid)
+        b.wait(DEADLINE_S)
+        count("kills")
+        self.until_leads("a")
+        count("takeovers", 2)
+        self.verify(("a",))
+
+    def test_without_etcd_reading_goes_on_and_changes_wait_for_it(self):
+        self.objects = {}
+        a, _ = self.pair()
+        self.put(("a",), "before", 300_001)
+        term = self.ask_socket("a")[1]["term"]
+        self.kill(self.etcd.pid)
+        self.etcd.wait(DEADLINE_S)
+        count("losses_of_etcd")
+        self.until(lambda: "read_only" in json.dumps(self.ask_socket("a")[1]) and self.ask_socket("a")[1].get("read_only"), "the loss is not shown")
+        # Beyond T_grant: the SSDs are granted on, as each of them says that no other gnstord has led since.
+        began = time.monotonic()
+        while time.monotonic() - began < 1.5 * TAKEOVER_S:
+            self.verify(("a",))
+        refused = self.cli("volume", "create", "v", "1MiB", "--array", self.array("a"), code=1)
+        self.assertIn("etcd", refused.stderr.decode())
+        self.assertIn("it is not known which gnstord leads the array", self.ask_socket("b")[1]["error"]["message"])
+        self.start_etcd()
+        self.until(lambda: self.cli("volume", "create", "v", "1MiB", "--array", self.array("a", "b"), code=None).returncode == 0,
+                   "changes are not stored again")
+        if self.leads("a"):
+            self.assertEqual(self.ask_socket("a")[1]["term"], term, "the same leadership goes on")
+        self.verify(("a", "b"))
+
+
+if __name__ == "__main__":
+    main("cli_etcd")

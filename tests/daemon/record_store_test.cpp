@@ -1,0 +1,176 @@
+// record_store_test.cpp: what every record store promises: SQLite's, that of a real etcd, and that of the fake one of other
+// tests, so that the fake is as the real one in this.
+#include "daemon/etcd_server.hpp"
+#include "daemon/fake_etcd.hpp"
+#include "daemon/http/etcd_client.hpp"
+#include "daemon/records/sqlite_store.hpp"
+#include "daemon/standby/election.hpp"
+#include "support/count.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <mutex>
+
+using namespace gnstor;
+using namespace gnstor::daemon;
+using namespace gnstor::daemon::test;
+
+namespace {
+
+enum class Kind { kSqlite, kFakeEtcd, kEtcd };
+
+std::uint64_t clock_ms() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+}
+
+nvme::VolumeRecord volume(nvme::VolumeId id) {
+    nvme::VolumeRecord r{};
+    r.record_version = nvme::kVolumeRecordVersion;
+    r.geometry = {99, 16, id, 4, 2, 0};
+    r.birth_epoch = 3;
+    r.epoch = 4;
+    r.owner = 1;
+    std::strcpy(r.name, fmt::format("v{}", id).c_str());
+    std::strcpy(r.owner_name, "alice");
+    return r;
+}
+
+Change sample() {
+    Change change;
+    change.term = 7;
+    change.epoch_floor = 4'000'000'000u;
+    change.map.emplace();
+    change.map->version = 3;
+    change.map->slot_count = 2;
+    change.told = 2;
+    change.put_clients = {{1, {"alice", 4097}}, {2, {"bob", 4'294'967'295u, true}}, {65535, {""}}};
+    change.put_volumes = {volume(5), volume(65535)};
+    change.begin_creations = {5};
+    change.retire_volumes = {{8, 12}};
+    change.ssd_terms = {{SsdUuid{0xAB, 1, 2}, 7}};
+    return change;
+}
+
+void expect_equal(const Records& a, const Records& b) {
+    EXPECT_EQ(a.term, b.term);
+    EXPECT_EQ(a.epoch_floor, b.epoch_floor);
+    EXPECT_EQ(std::memcmp(&a.map, &b.map, sizeof a.map), 0);
+    EXPECT_EQ(a.told, b.told);
+    EXPECT_EQ(a.clients, b.clients);
+    EXPECT_EQ(a.creating, b.creating);
+    EXPECT_EQ(a.retired, b.retired);
+    EXPECT_EQ(a.ssd_terms, b.ssd_terms);
+    ASSERT_EQ(a.volumes.size(), b.volumes.size());
+    for (const auto& [id, record] : a.volumes)
+        EXPECT_EQ(std::memcmp(&record, &b.volumes.at(id), sizeof record), 0) << id;
+}
+
+class RecordStoreTest : public ::testing::TestWithParam<Kind> {
+  protected:
+    void SetUp() override {
+        if (GetParam() == Kind::kEtcd && !EtcdServer::url())
+            GTEST_SKIP() << "etcd is not installed (Debian: etcd-server)";
+        char folder[] = "/tmp/gnstor-store-XXXXXX";
+        ASSERT_NE(::mkdtemp(folder), nullptr);
+        dir = folder;
+        prefix = "/gnstor" + dir.filename().string();
+    }
+    void TearDown() override {
+        election.reset();
+        if (!dir.empty()) std::filesystem::remove_all(dir);
+    }
+    /// As the next daemon opens it, after the one before has ended.
+    std::unique_ptr<RecordStore> open() {
+        if (GetParam() == Kind::kSqlite) return SqliteRecordStore::open({dir / "records.db", false}).value();
+        if (GetParam() == Kind::kFakeEtcd)
+            return std::make_unique<EtcdRecordStore>(std::make_unique<FakePort>(fake), prefix,
+                                                     std::make_shared<TestLeadership>(fake, prefix));
+        const EtcdServers servers = parse_etcd_servers(*EtcdServer::url()).value();
+        election.reset();
+        std::mutex mutex;
+        std::condition_variable leads;
+        bool changed = false;
+        ElectionOptions options{.prefix = prefix,
+                                .address = "unix:test",
+                                .changed =
+                                    [&] {
+                                        const std::scoped_lock lock(mutex);
+                                        changed = true;
+                                        leads.notify_all();
+                                    },
+                                .now_ms = clock_ms};
+        election = Election::start(connect_etcd(servers), std::move(options));
+        std::unique_lock lock(mutex);
+        EXPECT_TRUE(leads.wait_for(lock, std::chrono::seconds(60), [&] { return changed; }));
+        return std::make_unique<EtcdRecordStore>(connect_etcd(servers), prefix, election->leadership());
+    }
+    std::filesystem::path dir;
+    std::string prefix;
+    FakeEtcd fake;
+    std::unique_ptr<Election> election;
+};
+
+TEST_P(RecordStoreTest, AnEmptyStoreHasNoRecords) {
+    const auto store = open();
+    EXPECT_TRUE(store->lasting());
+    expect_equal(store->load().value(), Records{});
+}
+
+TEST_P(RecordStoreTest, SavedRecordsAreReadByTheNextDaemon) {
+    Records expected;
+    {
+        const auto store = open();
+        ASSERT_TRUE(store->load().ok());
+        ASSERT_TRUE(store->save(sample()).ok());
+        apply(expected, sample());
+        expect_equal(store->load().value(), expected);
+    }
+    Change next;
+    next.term = 8;
+    next.end_creations = {5};
+    next.put_clients = {{2, {"bob", 1, false}}};
+    next.retire_volumes = {{5, 9}};
+    next.put_volumes = {volume(8)};
+    next.begin_creations = {8};
+    apply(expected, next);
+    {
+        const auto store = open();
+        ASSERT_TRUE(store->load().ok());
+        ASSERT_TRUE(store->save(next).ok());
+    }
+    expect_equal(open()->load().value(), expected);
+}
+
+TEST_P(RecordStoreTest, AChangeOfManyRecordsIsStoredAsAWhole) {
+    Change many = sample();
+    for (nvme::VolumeId id = 100; id < 2'600; ++id) many.put_volumes.push_back(volume(id));
+    Records expected;
+    apply(expected, many);
+    {
+        const auto store = open();
+        ASSERT_TRUE(store->load().ok());
+        const auto saved = store->save(many);
+        ASSERT_TRUE(saved.ok()) << saved.error().message;
+    }
+    expect_equal(open()->load().value(), expected);
+    EXPECT_LE(fake.ops_most, 40u);
+}
+
+TEST_P(RecordStoreTest, ACopyOfAllRecordsIsTheRecords) {
+    Records expected;
+    apply(expected, sample());
+    const auto store = open();
+    ASSERT_TRUE(store->load().ok());
+    ASSERT_TRUE(store->save(change_to(expected)).ok());
+    expect_equal(store->load().value(), expected);
+}
+
+std::string name_of(const ::testing::TestParamInfo<Kind>& kind) {
+    return kind.param == Kind::kSqlite ? "Sqlite" : kind.param == Kind::kEtcd ? "Etcd" : "FakeEtcd";
+}
+INSTANTIATE_TEST_SUITE_P(Stores, RecordStoreTest,
+                         ::testing::Values(Kind::kSqlite, Kind::kFakeEtcd, Kind::kEtcd), name_of);
+
+}  // namespace
