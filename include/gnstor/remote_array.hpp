@@ -32,7 +32,9 @@ class SoftNic;
 }
 
 struct RemoteArrayOptions {
-    std::string array;            ///< unix:PATH of gnstord's socket, https://HOST:PORT or http://HOST:PORT
+    /// unix:PATH of gnstord's socket, https://HOST:PORT or http://HOST:PORT; with commas between them those of all
+    /// gnstords of the array, of which one leads.
+    std::string array;
     std::string token_file = {};  ///< for TCP: the token that gnstord demands (gnstord.token in its folder)
     /// IP address of this process on the udp wire; setting it selects udp. Empty: if udp is used, the source
     /// address of the route to the SSDs.

@@ -88,6 +88,7 @@ int main(int argc, char** argv) {
     add_doctor_command(app, context);
     add_node_command(app, context);
     add_gateway_command(app, context);
+    add_records_command(app, context);
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& e) {

@@ -20,8 +20,8 @@ struct Context {
     std::string directory;         ///< --dir; default $GNSTOR_DIR, else ~/.gnstor
     bool directory_given = false;  ///< --dir was given on the command line
     std::string socket;            ///< --socket; default gnstord.sock in the folder
-    std::string
-        array;  ///< --array, $GNSTOR_ARRAY: unix:PATH, https:// or http://HOST:PORT; empty: the socket
+    /// --array, $GNSTOR_ARRAY: unix:PATH, https:// or http://HOST:PORT, several with commas; empty: the socket
+    std::string array;
     std::string token_file;  ///< --token-file, $GNSTOR_TOKEN_FILE; default gnstord.token in the folder
     daemon::TlsWords tls;    ///< --tls-ca, $GNSTOR_TLS_CA; --tls-fingerprint, $GNSTOR_TLS_FINGERPRINT
     daemon::HttpClientOptions server;  ///< how to reach gnstord; set by resolve() from the options above
@@ -49,6 +49,7 @@ void add_doctor_command(CLI::App& app, Context& context);   ///< doctor
 void add_node_command(CLI::App& app, Context& context);     ///< node
 void add_gateway_command(CLI::App& app, Context& context);  ///< gateway host ...
 void add_health_commands(CLI::App& app, Context& context);  ///< health, df
+void add_records_command(CLI::App& app, Context& context);  ///< records copy, records move
 void add_events_command(CLI::App& app, Context& context);   ///< events
 
 void add_down_command(CLI::App& app, Context& context);    ///< down

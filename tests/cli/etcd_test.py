@@ -83,10 +83,15 @@ class Etcd(Programs):
         folder = self.root / name
         keys = [word for i, address in enumerate(self.addresses) for word in ("--node-key", f"{address}={self.root / f'n{i}' / 'node.key'}")]
         before = self.log(name).count("gnstord: serving")
-        process = self.start(name, [GNSTORD, "--dir", folder, "--nodes", ",".join(self.addresses), *keys, "--etcd", self.url, "--etcd-prefix", "/gnstor/test",
-                                    *words])
+        etcd = ("--etcd", self.url, "--etcd-prefix", "/gnstor/test") if self.url else ()
+        process = self.start(name, [GNSTORD, "--dir", folder, "--nodes", ",".join(self.addresses), *keys, *etcd, *words])
         self.said(name, "gnstord: serving", before + 1)
         return process
+
+    def start_alone(self, name):
+        """With its records in SQLite."""
+        self.assertIsNone(self.url)
+        return self.start_daemon(name)
 
     def array(self, *names):
         return ",".join(f"unix:{self.root / name / 'gnstord.sock'}" for name in names)
@@ -219,6 +224,82 @@ class Etcd(Programs):
         if self.leads("a"):
             self.assertEqual(self.ask_socket("a")[1]["term"], term, "the same leadership goes on")
         self.verify(("a", "b"))
+
+    def certificates(self):
+        """A CA, the server's certificate and the client's, by openssl."""
+        def openssl(*words):
+            subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, cwd=self.root)
+        for ca in ("ca", "other-ca"):
+            openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={ca}", "-keyout",
+                    f"{ca}.key", "-out", f"{ca}.crt")
+        for name, ca in (("server", "ca"), ("client", "ca"), ("stranger", "other-ca")):
+            # The gateway within etcd is a client of etcd by the server's certificate.
+            self.write(f"{name}.ext", b"subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+            openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out",
+                    f"{name}.csr")
+            openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{ca}.crt", "-CAkey", f"{ca}.key", "-CAcreateserial", "-days", "2", "-extfile",
+                    f"{name}.ext", "-out", f"{name}.crt")
+
+    def tls(self, ca="ca", client="client"):
+        words = ["--etcd-ca", self.root / f"{ca}.crt"]
+        return words if client is None else [*words, "--etcd-cert", self.root / f"{client}.crt", "--etcd-key", self.root / f"{client}.key"]
+
+    def test_records_are_kept_over_tls_with_client_certificates_and_strangers_are_refused(self):
+        self.objects = {}
+        self.certificates()
+        self.start_etcd("https", ["--cert-file", "server.crt", "--key-file", "server.key", "--client-cert-auth", "--trusted-ca-file", "ca.crt"])
+        self.start_nodes()
+        for name, words, says in (("n", self.tls(client=None), "certificate"), ("o", self.tls(client="stranger"), "certificate"),
+                                  ("p", self.tls(ca="other-ca"), "--etcd-ca")):
+            refused = self.start_daemon(name, *words)
+            self.until(lambda n=name, s=says: s in self.ask_socket(n)[1]["error"]["message"], f"{name} is not told why etcd refuses it: {self.log(name)}")
+            self.assertFalse(self.leads(name))
+            refused.terminate()
+            refused.wait(DEADLINE_S)
+            count("refused_certificates")
+        self.start_daemon("a", *self.tls())
+        self.until_leads("a")
+        self.put(("a",), "kept", 100_001)
+        self.verify(("a",))
+
+    def test_records_move_to_etcd_and_back_while_gnstord_is_stopped(self):
+        self.objects = {}
+        self.start_etcd()
+        self.start_nodes()
+        url, self.url = self.url, None
+        sqlite, etcd = f"sqlite:{self.root / 'a' / 'records.db'}", f"etcd:{url}"
+        prefix = ("--etcd-prefix", "/gnstor/test")
+        a = self.start_alone("a")
+        self.until_leads("a")
+        self.put(("a",), "kept", 200_001)
+        self.cli("records", "move", "--from", sqlite, "--to", etcd, *prefix, code=1, says="in use by another gnstord")
+        self.end(a)
+        self.cli("records", "copy", "--from", f"sqlite:{self.root / 'none.db'}", "--to", etcd, *prefix, code=1, says="there is no record store")
+        self.cli("records", "copy", "--from", sqlite, "--to", "x", *prefix, code=2, says="is no place of records")
+        self.cli("records", "move", "--from", sqlite, "--to", etcd, *prefix, says="moved 1 volumes")
+        self.assertFalse((self.root / "a" / "records.db").exists())
+        self.assertTrue((self.root / "a" / "records.db.moved-1").exists())
+        self.url = url
+        a = self.start_daemon("a")
+        self.until_leads("a")
+        self.verify(("a",))
+        self.put(("a",), "more", 100_001)
+        self.cli("records", "copy", "--from", etcd, "--to", sqlite, *prefix, code=1, says="Stop every gnstord")
+        self.end(a)
+        copied = f"sqlite:{self.root / 'copied.db'}"
+        self.cli("records", "copy", "--from", etcd, "--to", copied, *prefix, says="copied 2 volumes")
+        self.cli("records", "copy", "--from", copied, "--to", etcd, *prefix, code=1, says="holds records already")
+        self.cli("records", "move", "--from", etcd, "--to", sqlite, *prefix, says="moved 2 volumes")
+        self.cli("records", "copy", "--from", etcd, "--to", f"sqlite:{self.root / 'again.db'}", *prefix, code=1, says="holds no records")
+        self.url = None
+        self.start_alone("a")
+        self.until_leads("a")
+        self.verify(("a",))
+        count("moves_of_records", 2)
+
+    def end(self, process):
+        process.terminate()
+        self.assertEqual(process.wait(DEADLINE_S), 0)
 
 
 if __name__ == "__main__":

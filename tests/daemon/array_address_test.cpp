@@ -1,5 +1,6 @@
 // array_address_test.cpp: what people write for a gnstord is understood whole, or refused.
 #include "daemon/http/array_address.hpp"
+#include "daemon/http/etcd_client.hpp"
 
 #include <gtest/gtest.h>
 
@@ -24,6 +25,26 @@ TEST(ArrayAddress, NamesASocketOrAHostAndPort) {
     EXPECT_TRUE(tls->tls);
     EXPECT_EQ(tls->host, "fd00::1");
     EXPECT_EQ(tls->port, 8470);
+}
+
+TEST(ArrayAddress, SeveralDaemonsOfOneArrayHaveCommasBetweenThem) {
+    const auto both = client_options("unix:/a/s,unix:/b/s", "");
+    ASSERT_TRUE(both.ok()) << both.error().message;
+    EXPECT_EQ(both->socket, "/a/s");
+    ASSERT_EQ(both->others.size(), 1u);
+    EXPECT_EQ(both->others[0].socket, "/b/s");
+    EXPECT_EQ(parse_array_addresses("https://a:1,http://b:2")->size(), 2u);
+    for (const char* wrong : {"", ",", "unix:/a,", "unix:/a,b", "http://a:1,,http://b:2"})
+        EXPECT_FALSE(parse_array_addresses(wrong).ok()) << wrong;
+}
+
+TEST(ArrayAddress, EtcdIsNamedByUrlsAndFilesThatBelongTogether) {
+    EXPECT_EQ(parse_etcd_servers("http://a:2379,http://[fd00::1]:2379")->endpoints.size(), 2u);
+    EXPECT_TRUE(parse_etcd_servers("https://a:2379", "ca", "cert", "key").ok());
+    for (const char* wrong : {"", "a:2379", "unix:/s", "http://a", "http://a:1,,"})
+        EXPECT_EQ(parse_etcd_servers(wrong).error().code, Errc::kInvalidArgument) << wrong;
+    EXPECT_FALSE(parse_etcd_servers("http://a:2379", "ca").ok()) << "a certificate that is not checked";
+    EXPECT_FALSE(parse_etcd_servers("https://a:2379", "ca", "cert").ok());
 }
 
 TEST(ArrayAddress, AnythingElseIsRefusedWithTheAcceptedForms) {

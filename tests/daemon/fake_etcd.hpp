@@ -115,7 +115,13 @@ class FakeEtcd {
             if (operation.contains("request_txn")) {
                 change(operation.at("request_txn").at("success"));
             } else if (operation.contains("request_delete_range")) {
-                keys.erase(plain(operation.at("request_delete_range"), "key"));
+                const nlohmann::json& gone = operation.at("request_delete_range");
+                const auto from = keys.lower_bound(plain(gone, "key"));
+                const std::string end = plain(gone, "range_end");
+                if (end.empty())
+                    keys.erase(plain(gone, "key"));
+                else
+                    keys.erase(from, keys.lower_bound(end));
             } else {
                 const nlohmann::json& put = operation.at("request_put");
                 EtcdKeyValue& kv = keys[plain(put, "key")];

@@ -1,5 +1,6 @@
 // http_test.cpp: the interface over real sockets: bad bytes, many clients at once, stopping, sockets in use.
 #include "daemon/http_rig.hpp"
+#include "daemon/standby/role_service.hpp"
 
 #include <gnstor/base/hash.hpp>
 
@@ -16,6 +17,48 @@ using namespace gnstor::daemon;
 using namespace gnstor::daemon::test;
 
 namespace {
+
+TEST_F(HttpTest, OfSeveralDaemonsTheOneThatLeadsIsAskedWhateverIsSaidOrSilentBeforeIt) {
+    serve();
+    RoleService standby([] { return std::string("the gnstord at unix:x leads the array; ask that one"); });
+    HttpServerOptions other = options;
+    other.socket = dir / "standby";
+    const auto beside = HttpServer::start(standby, other).value();
+    HttpClientOptions all;
+    all.socket = dir / "dead";
+    all.others.resize(2);
+    all.others[0].socket = other.socket;
+    all.others[1].socket = options.socket;
+    HttpControlPlane http(all);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(http.register_client("alice").ok());
+    EXPECT_EQ(control->inspect().clients.size(), 1u);
+    // The roles change.
+    server.reset();
+    standby.lead(*api);
+    EXPECT_TRUE(http.register_client("bob").ok());
+    EXPECT_EQ(control->inspect().clients.size(), 2u);
+    // What the leader refuses is not asked elsewhere, and a standby alone is told from a failure.
+    EXPECT_EQ(http.open_volume(1, "none", client::OpenMode::kRead).error().code, Errc::kNotFound);
+    standby.stand_by();
+    HttpClientOptions alone;
+    alone.socket = other.socket;
+    const auto refused = HttpControlPlane(alone).register_client("zoe");
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kBusy);
+    EXPECT_NE(refused.error().message.find("this gnstord is a standby: the gnstord at unix:x"),
+              std::string::npos);
+}
+
+TEST_F(HttpTest, AnArrayWithoutALeaderIsAskedUntilTheDeadlineAndNoLonger) {
+    HttpClientOptions all;
+    all.socket = dir / "dead";
+    all.others.resize(1);
+    all.others[0].socket = dir / "dead-too";
+    all.deadline = std::chrono::milliseconds(700);
+    const auto began = std::chrono::steady_clock::now();
+    EXPECT_EQ(HttpControlPlane(all).register_client("alice").error().code, Errc::kIo);
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+}
 
 TEST_F(HttpTest, TheClientSeesWhatTheDaemonKnowsToTheByte) {
     serve();

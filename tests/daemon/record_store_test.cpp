@@ -154,8 +154,18 @@ TEST_P(RecordStoreTest, AChangeOfManyRecordsIsStoredAsAWhole) {
         const auto saved = store->save(many);
         ASSERT_TRUE(saved.ok()) << saved.error().message;
     }
-    expect_equal(open()->load().value(), expected);
+    const auto store = open();
+    expect_equal(store->load().value(), expected);
     EXPECT_LE(fake.ops_most, 40u);
+    if (GetParam() != Kind::kEtcd) return;
+    for (nvme::VolumeId id = 2'600; id < 6'000; ++id) many.put_volumes.push_back(volume(id));
+    const auto refused = store->save(many);
+    ASSERT_FALSE(refused.ok()) << "1.5 MiB are the limit of a request to etcd";
+    EXPECT_EQ(refused.error().code, Errc::kNoSpace) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("--max-request-bytes"), std::string::npos)
+        << refused.error().message;
+    expect_equal(store->load().value(), expected);
+    EXPECT_TRUE(store->save(sample()).ok());
 }
 
 TEST_P(RecordStoreTest, ACopyOfAllRecordsIsTheRecords) {

@@ -96,6 +96,7 @@ constexpr std::chrono::milliseconds kTakeover{15'000}, kAskAgain{250};
 struct Asked {
     Result<json> answer;
     bool elsewhere = false;  ///< it was not carried out; another gnstord may do it
+    bool answered = true;
 };
 
 }  // namespace
@@ -173,7 +174,7 @@ Asked HttpControlPlane::Impl::ask_one(const Server& server, std::chrono::steady_
     // A new client per request, so that no connection is reused which the server has closed meanwhile.
     Result<OneRequest> one = client_for(server.options, until);
     // An error without a request, as of a certificate's file or of a port on which nobody listens.
-    if (!one.ok()) return {one.error(), one.error().code == Errc::kIo};
+    if (!one.ok()) return {one.error(), one.error().code == Errc::kIo, false};
     const NoSigpipe guard;
     ERR_clear_error();
     const httplib::Result answer = send(*one->client);
@@ -181,7 +182,7 @@ Asked HttpControlPlane::Impl::ask_one(const Server& server, std::chrono::steady_
     const bool late = std::chrono::steady_clock::now() >= until;
     const bool not_sent = answer.error() != httplib::Error::Read && answer.error() != httplib::Error::Write;
     Error why = no_answer(server, answer.error(), late, one->verifier.get());
-    return {why, not_sent && why.code != Errc::kPermission};
+    return {why, not_sent && why.code != Errc::kPermission, false};
 }
 
 template <class Send>
@@ -195,12 +196,15 @@ Result<json> HttpControlPlane::Impl::ask(Send send) {
     }
     for (std::size_t tried = 1;; ++tried) {
         Asked asked = ask_one(servers[at], until, send);
+        const std::size_t next = (at + 1) % servers.size();
         if (!asked.elsewhere || servers.size() == 1) {
+            // One that fell silent may hang: it may have carried the request out, but the next one goes elsewhere.
+            const bool silent = !asked.answered;
             const std::scoped_lock lock(mutex);
-            leader = at;
+            leader = silent ? next : at;
             return std::move(asked.answer);
         }
-        at = (at + 1) % servers.size();
+        at = next;
         if (tried % servers.size() != 0) continue;
         // All of them: the leader has ended, and a standby is about to take over.
         const auto now = std::chrono::steady_clock::now();

@@ -114,6 +114,7 @@ std::string etcd_txn(const EtcdTxn& txn) {
     for (const EtcdTxn::Change& one : txn.changes) {
         json operation{{"key", to_base64(one.key)}};
         if (one.value) operation["value"] = to_base64(*one.value);
+        if (!one.end.empty()) operation["range_end"] = to_base64(one.end);
         if (one.lease != 0) operation["lease"] = text_of(one.lease);
         success.push_back({{one.value ? "request_put" : "request_delete_range", std::move(operation)}});
     }

@@ -40,6 +40,7 @@ struct EtcdTxn {
         std::string key;
         std::optional<std::string> value;  ///< nullopt: deletes the key
         std::int64_t lease = 0;            ///< with which the key ends; 0: it stays
+        std::string end{};  ///< of a deletion: of all keys before this one, too; empty: of the one key
     };
     std::vector<Compare> when;
     std::vector<Change> changes;

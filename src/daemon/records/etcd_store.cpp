@@ -1,6 +1,5 @@
 #include "daemon/records/etcd_store.hpp"
 
-#include "daemon/records/etcd_messages.hpp"
 #include "daemon/records/record_entries.hpp"
 
 namespace gnstor::daemon {
@@ -9,6 +8,10 @@ namespace {
 /// For one change, at all servers of etcd together. The Manager waits for it, and renews grants afterwards: a fraction of
 /// T_grant (docs/array.md, rule 3).
 constexpr std::chrono::milliseconds kDeadline{3'000};
+/// More for a large one, as of records that are rebuilt: etcd reads about 5 MB of JSON a second.
+std::chrono::milliseconds deadline_of(const std::string& request) {
+    return kDeadline + std::chrono::milliseconds(request.size() / 1'000);
+}
 constexpr unsigned kKeysOfPage = 1'000;
 
 }  // namespace
@@ -53,19 +56,29 @@ Error EtcdRecordStore::damaged(const Error& what) const {
                  port_->where(), prefix_, what.message, prefix_);
 }
 
-/// Sends a change; null: only a new number of PREFIX/change, whatever it was.
-EtcdRecordStore::Sent EtcdRecordStore::send(const Change* change) {
+/// Etcd's words for a request above --max-request-bytes tell nothing about what to do.
+Error EtcdRecordStore::refused(const Error& by_etcd, std::size_t entries) const {
+    const bool large = by_etcd.message.find("too large") != std::string::npos ||
+                       by_etcd.message.find("larger than max") != std::string::npos;
+    if (!large) return by_etcd;
+    return error(Errc::kNoSpace,
+                 "a change of {} entries is larger than a request that etcd at {} takes (1.5 MiB by "
+                 "default): start etcd "
+                 "with a larger --max-request-bytes",
+                 entries, port_->where());
+}
+
+/// Sends changes of entries under a new number of PREFIX/change. `after_last`: only if nothing was changed since the last
+/// change that is known.
+EtcdRecordStore::Sent EtcdRecordStore::send(EtcdTxn txn, bool after_last) {
     const std::string change_key = prefix_ + "/change";
     const std::string number = fmt::format("{}.{}", leadership_->revision(), ++sent_);
-    EtcdTxn txn;
     txn.when.push_back({leader_key(prefix_), true, leadership_->revision()});
-    if (change != nullptr) txn.when.push_back({change_key, false, change_revision_});
+    if (after_last) txn.when.push_back({change_key, false, change_revision_});
     txn.changes.push_back({change_key, number});
-    if (change != nullptr)
-        for (auto& [key, value] : entries_of(*change))
-            txn.changes.push_back({prefix_ + "/records/" + key, std::move(value)});
     txn.otherwise = {leader_key(prefix_), change_key};
-    const EtcdAnswer answer = port_->call(kEtcdTxnPath, etcd_txn(txn), kDeadline);
+    const std::string request = etcd_txn(txn);
+    const EtcdAnswer answer = port_->call(kEtcdTxnPath, request, deadline_of(request));
     Sent sent{answer.fate, answer.trouble};
     if (answer.fate == EtcdFate::kRefused && answer.maybe_twice) sent.fate = EtcdFate::kUnknown;
     if (answer.fate != EtcdFate::kAnswered) return sent;
@@ -89,14 +102,34 @@ EtcdRecordStore::Sent EtcdRecordStore::send(const Change* change) {
 }
 
 Result<void> EtcdRecordStore::save(const Change& change) {
+    EtcdTxn txn;
+    for (auto& [key, value] : entries_of(change))
+        txn.changes.push_back({prefix_ + "/records/" + key, std::move(value)});
+    GN_TRY(change_entries(std::move(txn)));
+    apply(*records_, change);
+    return {};
+}
+
+Result<void> EtcdRecordStore::erase() {
+    const std::string folder = prefix_ + "/records/";
+    EtcdTxn txn;
+    txn.changes.push_back({folder, std::nullopt, 0, etcd_end_of(folder)});
+    GN_TRY(change_entries(std::move(txn)));
+    records_ = Records{};
+    return {};
+}
+
+Result<void> EtcdRecordStore::change_entries(EtcdTxn txn) {
     GN_TRY(leadership_->check());
     if (!records_)
         return error(Errc::kIo, "the outcome of an earlier change is not known yet; ask again later");
-    Sent sent = send(&change);
+    const std::size_t entries = txn.changes.size();
+    Sent sent = send(std::move(txn), true);
     switch (sent.fate) {
         case EtcdFate::kNotSent:
-        case EtcdFate::kRefused:
             return std::move(sent.trouble);
+        case EtcdFate::kRefused:
+            return refused(sent.trouble, entries);
         case EtcdFate::kUnknown:
             records_.reset();
             return unknown(sent.trouble.message);
@@ -105,14 +138,11 @@ Result<void> EtcdRecordStore::save(const Change& change) {
     }
     change_revision_ = sent.revision;
     if (sent.outcome == Outcome::kSuperseded) return superseded();
-    if (sent.outcome == Outcome::kOvertaken) {
-        records_.reset();  // an earlier request of this store was delayed, and has arrived
-        return error(Errc::kIo,
-                     "etcd at {} has carried out an earlier request late, and not this change; ask again",
-                     port_->where());
-    }
-    apply(*records_, change);
-    return {};
+    if (sent.outcome == Outcome::kStored) return {};
+    records_.reset();  // an earlier request of this store was delayed, and has arrived
+    return error(Errc::kIo,
+                 "etcd at {} has carried out an earlier request late, and not this change; ask again",
+                 port_->where());
 }
 
 Result<Records> EtcdRecordStore::load() {
@@ -126,7 +156,7 @@ Result<Records> EtcdRecordStore::load() {
 
 /// From here on no earlier transaction of this daemon, or of another one, is carried out any more.
 Result<void> EtcdRecordStore::settle() {
-    Sent sent = send(nullptr);
+    Sent sent = send({}, false);
     if (sent.fate != EtcdFate::kAnswered) return std::move(sent.trouble);
     if (sent.outcome == Outcome::kSuperseded) return superseded();
     if (sent.outcome == Outcome::kOvertaken)

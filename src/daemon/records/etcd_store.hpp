@@ -14,6 +14,7 @@
 // One thread at a time.
 #pragma once
 
+#include "daemon/records/etcd_messages.hpp"
 #include "daemon/records/etcd_port.hpp"
 #include "daemon/records/records.hpp"
 
@@ -50,13 +51,17 @@ class EtcdRecordStore final : public RecordStore {
     [[nodiscard]] bool exclusive() const override { return false; }
     [[nodiscard]] Result<void> check_leads() const override;
     Result<void> save(const Change& change) override;
+    /// Deletes all records: they are elsewhere now.
+    Result<void> erase();
 
   private:
     enum class Outcome { kStored, kSuperseded, kOvertaken };
     struct Sent;
     Result<void> settle();
     Result<void> read_all();
-    Sent send(const Change* change);
+    Sent send(EtcdTxn txn, bool after_last);
+    Result<void> change_entries(EtcdTxn txn);
+    [[nodiscard]] Error refused(const Error& by_etcd, std::size_t entries) const;
     [[nodiscard]] Error superseded();
     [[nodiscard]] Error unknown(const std::string& why) const;
     [[nodiscard]] Error damaged(const Error& what) const;
