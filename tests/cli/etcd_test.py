@@ -96,8 +96,8 @@ class Etcd(Programs):
     def array(self, *names):
         return ",".join(f"unix:{self.root / name / 'gnstord.sock'}" for name in names)
 
-    def ask_socket(self, name, target="/v1/status"):
-        """Status and JSON of a request to one daemon."""
+    def ask_socket(self, name, target="/v1/status", body=None):
+        """Status and JSON of a request to one daemon; with a body a POST."""
         class Unix(http.client.HTTPConnection):
             def connect(connection):
                 connection.sock = socket.socket(socket.AF_UNIX)
@@ -105,7 +105,8 @@ class Etcd(Programs):
                 connection.sock.connect(str(self.root / name / "gnstord.sock"))
         connection = Unix("gnstord")
         try:
-            connection.request("GET", target)
+            connection.request("GET" if body is None else "POST", target, None if body is None else json.dumps(body),
+                               {} if body is None else {"Content-Type": "application/json"})
             answer = connection.getresponse()
             return answer.status, json.loads(answer.read())
         finally:
@@ -152,6 +153,10 @@ class Etcd(Programs):
         both = ("b", "a")  # the standby first: a command goes on to the leader
         self.put(both, "before", 700_001)
         term = self.ask("status", "--array", self.array(*both))["term"]
+        writer, other = (self.ask_socket("a", "/v1/clients", {"name": name})[1]["id"] for name in ("writer", "other"))
+        self.ask_socket("a", "/v1/volumes", {"client": writer, "name": "held", "capacity_bytes": 1 << 20, "any_writer": True})
+        status, opened = self.ask_socket("a", "/v1/volumes/held/open", {"client": writer, "mode": "write"})
+        self.assertEqual(status, 200, opened)
         self.kill(a.pid)
         a.wait(DEADLINE_S)
         count("kills")
@@ -159,6 +164,11 @@ class Etcd(Programs):
         print(f"\nafter kill -9 of the leader the standby led in {took:.1f} s", flush=True)
         self.assertLess(took, TAKEOVER_S)
         self.assertGreater(self.ask("status", "--array", self.array(*both))["term"], term)
+        # The lease of a volume goes on, and keeps others out.
+        held = {"client": writer, "epoch": opened["volume"]["epoch"], "volume": opened["volume"]["id"]}
+        self.assertEqual(self.ask_socket("b", "/v1/volumes/held/open", {"client": other, "mode": "write"})[0], 409)
+        self.assertEqual(self.ask_socket("b", "/v1/volumes/held/renew", held)[0], 200)
+        self.assertEqual(self.ask_socket("b", "/v1/volumes/held/release", held)[0], 200)
         self.verify(both)
         self.put(both, "after", 500_001)
         self.start_daemon("a")

@@ -130,6 +130,7 @@ bool Manager::compare_some(std::uint32_t commands) {
 }
 
 bool Manager::copy_some(std::uint32_t commands) {
+    if (!store_.check_leads().ok()) return false;
     return compare_some(commands) || rebuild_some(commands) || scrub_some(commands);
 }
 

@@ -77,12 +77,18 @@ namespace {
 struct Server {
     HttpClientOptions options;
     std::string where;
+    std::chrono::milliseconds connects;  ///< how long a connection may take
 };
+
+/// A server that does not answer in this time is not waited for, if there are others.
+constexpr std::chrono::milliseconds kConnects{2'000};
 
 std::vector<Server> servers_of(const HttpClientOptions& all) {
     std::vector<Server> servers;
-    const auto add = [&servers](const HttpClientOptions& o) {
-        servers.push_back({o, o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string()});
+    const std::chrono::milliseconds connects = all.others.empty() ? all.deadline : kConnects;
+    const auto add = [&](const HttpClientOptions& o) {
+        servers.push_back(
+            {o, o.socket.empty() ? fmt::format("{}:{}", o.host, o.port) : o.socket.string(), connects});
     };
     add(all);
     for (const HttpClientOptions& other : all.others) add(other);
@@ -126,16 +132,15 @@ struct HttpControlPlane::Impl {
 
 namespace {
 
-/// A server that does not answer in this time is not waited for, if there are others.
-constexpr std::chrono::milliseconds kConnects{2'000};
-
 /// A client for one request, and under TLS what checks its server.
 struct OneRequest {
     std::unique_ptr<TlsVerifier> verifier;  // outlives the client, which refers to it
     std::unique_ptr<httplib::ClientImpl> client;
 };
 
-Result<OneRequest> client_for(const HttpClientOptions& options, std::chrono::steady_clock::time_point until) {
+/// `connects`: how long a connection may take.
+Result<OneRequest> client_for(const HttpClientOptions& options, std::chrono::steady_clock::time_point until,
+                              std::chrono::milliseconds connects) {
     OneRequest one;
     if (options.tls && options.socket.empty()) {
         auto client = std::make_unique<httplib::SSLClient>(options.host, options.port);
@@ -160,7 +165,7 @@ Result<OneRequest> client_for(const HttpClientOptions& options, std::chrono::ste
     if (!options.token.empty()) one.client->set_bearer_token_auth(options.token.c_str());
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
     const std::chrono::milliseconds time = std::max(left, std::chrono::milliseconds(1));
-    one.client->set_connection_timeout(options.others.empty() ? time : std::min(time, kConnects));
+    one.client->set_connection_timeout(std::min(time, connects));
     one.client->set_read_timeout(time);
     one.client->set_write_timeout(time);
     return one;
@@ -172,7 +177,7 @@ template <class Send>
 Asked HttpControlPlane::Impl::ask_one(const Server& server, std::chrono::steady_clock::time_point until,
                                       Send send) {
     // A new client per request, so that no connection is reused which the server has closed meanwhile.
-    Result<OneRequest> one = client_for(server.options, until);
+    Result<OneRequest> one = client_for(server.options, until, server.connects);
     // An error without a request, as of a certificate's file or of a port on which nobody listens.
     if (!one.ok()) return {one.error(), one.error().code == Errc::kIo, false};
     const NoSigpipe guard;
