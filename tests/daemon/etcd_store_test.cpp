@@ -65,6 +65,14 @@ TEST_F(EtcdStoreTest, ASupersededDaemonStoresNothingAndSaysSo) {
     EXPECT_EQ(next().store->load()->term, 2u);
 }
 
+TEST_F(EtcdStoreTest, ADaemonIsSupersededFromTheElectionOfAnotherOneOnWhateverThatHasDoneSince) {
+    Daemon b = next();
+    const auto refused = a.store->save(term(9));
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().code, Errc::kState);
+    EXPECT_EQ(b.store->load()->term, 1u);
+}
+
 TEST_F(EtcdStoreTest, ALostAnswerIsInDoubtUntilItIsReadAgain) {
     a.lose(Loss::kAnswer);
     const auto saved = a.store->save(term(2));
@@ -242,6 +250,26 @@ TEST_F(EtcdManagerTest, WhileEtcdIsAwayGrantsGoOnAsLongAsEverySsdTakesThisDaemon
     const auto before = array.drives[0]->grants;
     let_pass(2 * kBoundMs);
     EXPECT_EQ(array.drives[0]->grants, before);
+    EXPECT_NE(manager->info(now).superseded, "");
+}
+
+TEST_F(EtcdManagerTest, WhileEtcdIsAwayAnSsdIsGrantedOnlyIfEveryOtherOneWasAskedAfterIt) {
+    ASSERT_TRUE(create(client("alice"), "v").ok());
+    one->leadership->known = error(Errc::kIo, "etcd has not renewed the lease");
+    std::vector<std::uint32_t> before;
+    for (const auto& drive : array.drives) before.push_back(drive->grants);
+    // A successor reaches SSD 0 right after that was granted.
+    bool reached = false;
+    array.drives[0]->fault = [&](bool after) {
+        if (after && !reached && array.drives[0]->grants > before[0]) {
+            reached = true;
+            array.flash[0]->term += 1;
+        }
+        return Fault::kNone;
+    };
+    let_pass(kGrantMs);
+    EXPECT_TRUE(reached);
+    for (std::uint32_t s = 1; s < 4; ++s) EXPECT_EQ(array.drives[s]->grants, before[s]) << s;
     EXPECT_NE(manager->info(now).superseded, "");
 }
 
