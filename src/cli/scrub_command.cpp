@@ -35,10 +35,10 @@ std::string describe_pass(const json& scrub) {
     const auto add = [&](const char* name, const char* what) {
         if (const std::uint64_t n = number(name); n != 0) text += fmt::format("blocks {}: {}\n", what, n);
     };
-    add("blocks_refused", "that an SSD could not read and did not take");
+    add("blocks_refused", "that an SSD did not take, or did not tell of");
     add("blocks_unreadable", "that no replica can read");
     add("blocks_different", "whose replicas differ");
-    add("blocks_unresolved", "that were being written, left for the next pass");
+    add("blocks_unresolved", "that were being written or are doubtful, left for the next pass");
     return text;
 }
 

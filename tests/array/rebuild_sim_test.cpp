@@ -47,14 +47,14 @@ TEST(RebuildMutations, ACopyOverANewerTrimIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyOverTrim;
     options.trims_of_ten = 6;
-    expect_noticed(options, 6560);
+    expect_noticed(options, 10126);
 }
 
 TEST(RebuildMutations, AWindowThatDoesNotKnowEarlierTombstonesIsNoticed) {
     RebuildSimOptions options;
     options.engine = deengine::Mutation::kCopyWindowEmpty;
     options.trims_of_ten = 6;
-    expect_noticed(options, 15109);
+    expect_noticed(options, 16525);
 }
 
 TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
@@ -62,7 +62,7 @@ TEST(RebuildMutations, AWindowThatMissesATrimWithoutATombstoneIsNoticed) {
     options.engine = deengine::Mutation::kCopyUntoldTrim;
     options.trims_of_ten = 8;
     options.max_tombstones = 6;
-    expect_noticed(options, 4340);
+    expect_noticed(options, 4865);
 }
 
 TEST(RebuildMutations, AResolvedVersionThatTheDonorHasNoMoreIsNoticed) {
@@ -75,7 +75,7 @@ TEST(RebuildMutations, DonorsThatAreReadBeforeTheWindowIsOpenAreNoticed) {
     RebuildSimOptions options;
     options.rebuild = daemon::RebuildMutation::kReadBeforeOpen;
     options.trims_of_ten = 6;
-    expect_noticed(options, 13055);
+    expect_noticed(options, 749);
 }
 
 TEST(RebuildMutations, ARangeThatNoDonorCouldReadAndIsLeftOutIsNoticed) {

@@ -83,10 +83,16 @@ TEST(Scrub, AResolvedVersionThatAReplicaLacksIsReportedAndNotChanged) {
     EXPECT_EQ(tables.count("write"), 0u);
 }
 
+nvme::VolumeRecord written_volume() {
+    nvme::VolumeRecord record = record_of(kBlocks);
+    record.writer = 7;
+    return record;
+}
+
 TEST(Scrub, AVersionAboveTheFloorIsNoDifference) {
     Tables tables = whole_volume();
     tables.write(5, 4, {1});
-    Scrub scrub(map_of(SlotState::kIn), record_of(kBlocks));
+    Scrub scrub(map_of(SlotState::kIn), written_volume());
     pass(scrub, tables);
     EXPECT_TRUE(scrub.differences().empty());
     EXPECT_EQ(scrub.counts().unresolved, 1u);
@@ -97,7 +103,7 @@ TEST(Scrub, AMissingBlockIsReportedOnceTheFloorHasRisenSinceItWasMissed) {
     for (const bool rises : {false, true}) {
         Tables tables = whole_volume();
         tables.tables[2].sequences.erase(20'000);
-        Scrub scrub(map_of(SlotState::kIn), record_of(kBlocks));
+        Scrub scrub(map_of(SlotState::kIn), written_volume());
         for (int i = 0; i < 1'000; ++i) {
             const Scrub::Step step = scrub.step(tables);
             if (step == Scrub::Step::kDone) break;
@@ -108,6 +114,54 @@ TEST(Scrub, AMissingBlockIsReportedOnceTheFloorHasRisenSinceItWasMissed) {
         EXPECT_EQ(scrub.counts().unresolved, rises ? 0u : 1u)
             << "a trim without a tombstone may have removed it";
     }
+}
+
+TEST(Scrub, WithoutAWriterAMissingBlockIsReportedAtOnce) {
+    Tables tables = whole_volume();
+    tables.tables[2].sequences.erase(20'000);
+    Scrub scrub(map_of(SlotState::kIn), record_of(kBlocks));
+    pass(scrub, tables);
+    ASSERT_EQ(scrub.differences().size(), 1u) << "no floor rises any more";
+    EXPECT_EQ(scrub.differences()[0].older_slot, 2u);
+}
+
+TEST(Scrub, ManyRangesThatAreNotResolvedAreWaitedForTogether) {
+    Tables tables;
+    for (nvme::BlockAddress block = 0; block < 8'000; ++block) tables.write(block, 3, {0, 1, 2});
+    for (auto& table : tables.tables) table.floor = 3;
+    for (nvme::BlockAddress block = 0; block < 8'000; block += 8) tables.write(block, 4, {1});
+    Scrub scrub(map_of(SlotState::kIn), written_volume());
+    std::uint32_t waits = 0;
+    for (int i = 0; i < 1'000'000; ++i) {
+        const Scrub::Step step = scrub.step(tables);
+        if (step == Scrub::Step::kDone) break;
+        waits += step == Scrub::Step::kWaits ? 1 : 0;
+    }
+    EXPECT_EQ(scrub.counts().unresolved, 1'000u);
+    EXPECT_LE(waits, Scrub::kLooks);
+}
+
+TEST(Scrub, ABadBlockIsLeftWhileTheOthersDiffer) {
+    Tables tables = whole_volume();
+    tables.tables[0].unreadable = {5};
+    tables.tables[2].sequences.erase(5);
+    Scrub scrub(map_of(SlotState::kIn), record_of(kBlocks));
+    pass(scrub, tables);
+    EXPECT_EQ(scrub.counts().mended, 0u);
+    EXPECT_EQ(tables.count("write"), 0u);
+    EXPECT_EQ(scrub.differences().size(), 1u);
+}
+
+TEST(Scrub, ManyDifferencesAreCountedOnce) {
+    Tables tables;
+    for (nvme::BlockAddress block = 0; block < 300; ++block) tables.write(block, 3, {0, 1, 2});
+    for (nvme::BlockAddress block = 0; block < 300; ++block) tables.tables[0].sequences[block] = 2;
+    for (auto& table : tables.tables) table.floor = 3;
+    tables.write(301, 4, {1});  // the last range is looked at several times
+    Scrub scrub(map_of(SlotState::kIn), written_volume());
+    pass(scrub, tables);
+    EXPECT_EQ(scrub.counts().different, 300u);
+    EXPECT_EQ(scrub.differences().size(), Scrub::kDifferencesMax);
 }
 
 TEST(Scrub, ASlotThatIsBeingFilledIsNotAsked) {
@@ -128,6 +182,7 @@ class Schedule : public ::testing::Test {
             nvme::VolumeRecord record = record_of(64);
             record.geometry.volume = id;
             std::snprintf(record.name, sizeof(record.name), "v%u", id);
+            record.writer = 7;
             volumes[id] = record;
         }
         tables.write(5, 3, {0, 1, 2});

@@ -123,6 +123,18 @@ TEST(SparseVolume, AComparisonLooksAtEveryBlockIfAnEarlierOneLeftRangesThatDiffe
     }
 }
 
+TEST(SparseVolume, AThoroughComparisonReadsAllRangesThoughNothingIsUnresolved) {
+    Tables tables;
+    tables.write(700'000, 1, {0, 1});
+    tables.write(5, 1, {0, 1, 2});
+    tables.tables[1].sequences[5] = 0;  // an older version, which a drive without room kept
+    for (auto& table : tables.tables) table.floor = 1;
+    daemon::Reconcile reconcile(map_of(SlotState::kIn), record_of(kBlocks), true);
+    ASSERT_TRUE(run(reconcile, tables, daemon::Reconcile::Step::kEqual));
+    EXPECT_EQ(tables.tables[0].sequences, tables.tables[1].sequences);
+    EXPECT_EQ(tables.tables[0].sequences, tables.tables[2].sequences);
+}
+
 TEST(SparseVolume, ADriveThatIsRebuildingIsNotComparedAndTakesTheFloorLast) {
     Tables tables;
     tables.write(5, 1, {0, 1});

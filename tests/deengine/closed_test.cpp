@@ -80,7 +80,7 @@ class ClosedRig : public Rig {
         return copy(CopyOpcode::kCopyWrite, data, block, 1, record.epoch).status;
     }
     static CopyRecord record_of(CopyKind kind, nvme::Epoch epoch, std::uint64_t sequence) {
-        return {kind, {}, epoch, sequence, 0, 0, 0, 0};
+        return {kind, 0, {}, epoch, sequence, 0, 0, 0, 0};
     }
     Status floor(nvme::Epoch of, std::uint64_t to) {
         nvme::Command c = nvme::encode_floor(kVolume, of, to);
@@ -114,6 +114,35 @@ TEST(Closed, ASurveyTellsWhichBlocksAreThereAndWhichMayDiffer) {
         EXPECT_EQ(extent.floor, 2u);
         EXPECT_EQ(extent.highest, 4u);
     }
+}
+
+TEST(Closed, ASurveyOfChangesTellsTheExtentsThatUnresolvedSequencesTouched) {
+    ClosedRig rig;
+    const auto changed = [&] {
+        std::vector<SurveyExtent> extents(3);
+        EXPECT_EQ(rig.copy(CopyOpcode::kCopySurvey, std::as_writable_bytes(std::span(extents)), 0, 640, 0,
+                           static_cast<std::uint32_t>(nvme::SurveyKind::kChanges))
+                      .status,
+                  Status::kSuccess);
+        std::vector<bool> answer;
+        for (const SurveyExtent& extent : extents)
+            answer.push_back((extent.flags & nvme::kExtentUnchanged) == 0);
+        return answer;
+    };
+    EXPECT_EQ(rig.write(rig.at(3), 1, pattern(1)).status, Status::kSuccess);
+    EXPECT_EQ(rig.floor(1, 1), Status::kSuccess);
+    EXPECT_EQ(changed(), (std::vector<bool>{false, false, false}));
+    IoFields across = rig.at(252);  // two extents
+    across.blocks = 8;
+    EXPECT_EQ(rig.zero(across, 2).status, Status::kSuccess);
+    EXPECT_EQ(changed(), (std::vector<bool>{true, true, false}));
+    rig.mount();
+    EXPECT_EQ(rig.set_map(make_map(2, 2)), Status::kSuccess);
+    rig.map_version = 2;
+    EXPECT_EQ(changed(), (std::vector<bool>{true, true, true})) << "what the mount found may be anywhere";
+    EXPECT_EQ(rig.floor(1, 2), Status::kSuccess);
+    EXPECT_EQ(rig.write(rig.at(600), 3, pattern(3)).status, Status::kSuccess);
+    EXPECT_EQ(changed(), (std::vector<bool>{false, false, true}));
 }
 
 TEST(Closed, SurveysOutsideTheVolumeOrOffAnExtentAreRefused) {

@@ -114,6 +114,21 @@ TEST(Copy, ADriveThatIsInChangesOnlyBlocksThatItCannotRead) {
     EXPECT_TRUE(rig.holds(rig.at(0), 50));
 }
 
+TEST(Copy, WhatTheDonorLacksOrHasOlderIsNotMendedThoughItsFloorIsHigher) {
+    CopyRig rig(kIn);
+    EXPECT_EQ(rig.write(rig.at(0), 7, pattern(7)).status, Status::kSuccess);
+    rig.spoil_data_pages();
+    auto [record, contents] = CopyRig::version(1, 5, 50);
+    record.resolved_epoch = 1;
+    record.resolved_low = 9;
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kUnrecoveredReadError)
+        << "the donor has lost the version 7";
+    CopyRecord absent{};
+    absent.epoch = absent.resolved_epoch = 1;
+    absent.sequence = absent.resolved_low = 9;
+    EXPECT_EQ(rig.put(rig.open(), absent, {}), Status::kUnrecoveredReadError);
+}
+
 TEST(Copy, ADriveThatLostANewerVersionIsNotMendedWithAnOlderOne) {
     CopyRig rig(kIn);
     const auto [record, contents] = CopyRig::version(1, 5, 50);
@@ -252,7 +267,7 @@ TEST(Copy, ADonorOfAnOlderEpochThanTheWindowIsRefused) {
     const std::uint32_t window = rig.open();
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data, window, 0, 1, kAdmin, 1).status,
               Status::kCommandSequenceError);
-    const CopyRecord absent{CopyKind::kAbsent, {}, 2, 0, 0, 0, 0, 0};
+    const CopyRecord absent{CopyKind::kAbsent, 0, {}, 2, 0, 0, 0, 0, 0};
     std::memcpy(data.data(), &absent, sizeof(absent));
     EXPECT_EQ(rig.copy(CopyOpcode::kCopyWrite, data, window, 0, 1, kAdmin, 2).status, Status::kSuccess);
 }
@@ -285,7 +300,12 @@ TEST(Copy, ABlockOfUnknownOrderIsReplacedOnceItsBoundIsResolved) {
     EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kUnrecoveredReadError);
     EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kUnrecoveredReadError);
     EXPECT_EQ(rig.admin(nvme::encode_floor(kVolume, 1, 9), {}, {kClient, false}).status, Status::kSuccess);
-    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kSuccess);
+    EXPECT_EQ(rig.put(rig.open(), record, contents), Status::kUnrecoveredReadError)
+        << "the donor was read before the version 9 was resolved, and may have taken it since";
+    CopyRecord later = record;
+    later.resolved_epoch = 1;
+    later.resolved_low = 9;
+    EXPECT_EQ(rig.put(rig.open(), later, contents), Status::kSuccess);
     rig.be(kIn, 2);
     EXPECT_TRUE(rig.holds(rig.at(0), 50));
 }

@@ -98,6 +98,11 @@ TEST_F(FullDiskTest, AMountOnAFullDiskServesReadsAndAcceptsChangesWhenThereIsSpa
         EXPECT_EQ(rig.trim(at(rig, 0), 101, {{0, 1, 4}}).status, Status::kCapacityExceeded);
         EXPECT_EQ(rig.zero(at(rig, 4), 102).status, Status::kCapacityExceeded);
         EXPECT_EQ(rig.add(make_record(5, kWriter)), Status::kCapacityExceeded);
+        nvme::SurveyExtent extent{};
+        const auto survey = nvme::encode_copy(nvme::CopyOpcode::kCopySurvey, rig.term, kVolume, 0, 64, 1,
+                                              static_cast<std::uint32_t>(nvme::SurveyKind::kChanges));
+        EXPECT_EQ(rig.admin(survey, std::as_writable_bytes(std::span(&extent, 1))).status, Status::kSuccess);
+        EXPECT_EQ(extent.flags, 0u) << "a drive that is not settled must not call anything unchanged";
         const nvme::Command flush = nvme::encode_io(IoOpcode::kFlush, at(rig, 0));
         EXPECT_EQ(rig.io(flush, kWriter, {}).status, Status::kSuccess);
         EXPECT_FALSE(rig.engine->close().ok())

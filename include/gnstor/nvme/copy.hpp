@@ -86,7 +86,9 @@ enum class CopyKind : std::uint8_t {
 /// The version of one block.
 struct CopyRecord {
     CopyKind kind;
-    std::uint8_t reserved[3];
+    std::uint8_t
+        in_doubt;  ///< 1: kUnreadable only because the newest version may be lost (docs/array.md, rule 18)
+    std::uint8_t reserved[2];
     Epoch epoch;
     std::uint64_t sequence;
     std::uint32_t content;  ///< third part of the order: CRC-32C over the CRC-32Cs of the sectors

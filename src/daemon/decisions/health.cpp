@@ -82,8 +82,10 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "A read of these blocks may return one version now and another one later. The SSDs read both without an "
      "error, so GNStor does not choose between them.",
      "Write the blocks again, for instance by putting the object again; then all replicas have the new "
-     "version. 'gnstor scrub' names the volumes, and 'gnstor scrub --start' looks again. If an SSD has not "
-     "been full, one of them has lost an acknowledged write: replace it."},
+     "version. 'gnstor scrub' names the volumes, and 'gnstor scrub --start' looks again. If an SSD was "
+     "full, that explains it, and so does a program that changed a buffer while it was being written. Else "
+     "an "
+     "SSD has lost an acknowledged write: replace it."},
     // kBlocksUnreadable
     {"GNS_BLOCKS_UNREADABLE", Severity::kError,
      "Reads of these blocks fail with Unrecovered Read Error: no SSD can read its replica.",
@@ -269,8 +271,8 @@ class Findings {
         for (const VolumeInfo& volume : info_.listed_volumes)
             if (volume.ranges_left != 0)
                 different.push_back(fmt::format(
-                    "volume '{}': {} could not be made equal after its last writer ended, because an SSD had "
-                    "no room",
+                    "volume '{}': {} could not be made equal after its last writer ended: an SSD refused "
+                    "them, for instance because it had no room",
                     volume.name, counted(volume.ranges_left, "range")));
         for (const ScrubFindings& f : info_.scrub.findings) {
             if (f.different != 0)

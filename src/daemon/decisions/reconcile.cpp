@@ -92,7 +92,7 @@ void Reconcile::end_survey() {
     // A floor of the writer holds for all drives. That of a comparison does not before each drive has it: it may have ended
     // before the last one was told, and another drive be *in* since.
     const bool resolved = any_closed_ ? !any_open_ : highest_ <= floor_;
-    if (window_.first == 0 && resolved) {
+    if (window_.first == 0 && resolved && !thorough_) {
         // A drive that is away, or being filled, may have what was never resolved here: only the closing floor tells that
         // it does not count.
         const bool all_here = std::ranges::none_of(map_.slots, [](const auto& slot) {
@@ -162,7 +162,7 @@ bool Reconcile::differs(const CopyRange& range, const placement::Replicas& repli
     const std::size_t extent = (range.first - window_.first) / nvme::kExtentBlocks;
     const std::uint32_t within = range.first % nvme::kExtentBlocks;
     const nvme::SurveyExtent* first_in = nullptr;
-    bool may = false, any_data = false;
+    bool may = thorough_, any_data = false;
     for (std::size_t i = 0; i < slots_.size(); ++i) {
         if (!placement::holds(replicas, slots_[i]) || !is_compared(slots_[i])) continue;
         const nvme::SurveyExtent& seen = surveys_[i][extent];

@@ -41,7 +41,11 @@ void ScrubCounts::add(const ScrubCounts& o) {
 
 Scrub::Scrub(const placement::ArrayMap& map, const nvme::VolumeRecord& record, std::uint64_t first,
              ScrubMutation mutation)
-    : map_(map), geometry_(record.geometry), revision_(record.revision), mutation_(mutation) {
+    : map_(map),
+      geometry_(record.geometry),
+      revision_(record.revision),
+      closed_(record.writer == 0),
+      mutation_(mutation) {
     for (std::uint32_t s = 0; s < map_.slot_count; ++s)
         if (is_in(s)) slots_.push_back(s);
     if (geometry_.replicas > 1 && slots_.size() > 1 && first < geometry_.capacity_blocks)
@@ -61,12 +65,23 @@ std::vector<std::uint32_t> Scrub::slots_of(nvme::BlockAddress block) const {
 }
 
 std::uint64_t Scrub::position() const {
-    if (phase_ == Phase::kEnd) return geometry_.capacity_blocks;
-    return phase_ == Phase::kSurvey ? window_.first : range_.first;
+    return phase_ == Phase::kEnd ? geometry_.capacity_blocks : window_.first;
+}
+
+ScrubCounts Scrub::settled_counts() const {
+    if (phase_ == Phase::kEnd) return counts_;
+    ScrubCounts counts = before_window_;
+    counts.bytes = counts_.bytes;
+    counts.mended = counts_.mended;
+    return counts;
 }
 
 Scrub::Step Scrub::step(CopyPort& port) {
     if (phase_ == Phase::kNextMend && bad_.empty()) phase_ = Phase::kNext;
+    if (phase_ == Phase::kNext && ranges_.empty() && !later_.empty() && round_left_ == 0) {
+        round_left_ = later_.size();
+        return Step::kWaits;
+    }
     if (phase_ == Phase::kNext && !take_range()) {
         const std::uint64_t next = std::uint64_t{window_.first} + window_.blocks;
         if (next < geometry_.capacity_blocks)
@@ -99,6 +114,8 @@ void Scrub::begin_window(std::uint64_t first) {
                    std::min<std::uint64_t>(nvme::kSurveyBlocksMax, geometry_.capacity_blocks - first))};
     anything_.assign((window_.blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
     next_slot_ = 0;
+    proven_.clear();
+    before_window_ = counts_;
     phase_ = Phase::kSurvey;
 }
 
@@ -144,7 +161,18 @@ bool Scrub::take_range() {
         begin_range(range);
         return true;
     }
-    return false;
+    return take_later();
+}
+
+bool Scrub::take_later() {
+    if (later_.empty()) return false;
+    --round_left_;
+    Later again = std::move(later_.front());
+    later_.pop_front();
+    missing_ = std::move(again.missing);
+    looks_ = again.looks;
+    begin_range(again.range);
+    return true;
 }
 
 void Scrub::begin_range(const CopyRange& range) {
@@ -179,8 +207,10 @@ Scrub::Step Scrub::end_look() {
     for (std::uint32_t i = 0; i < range_.blocks; ++i) judge_block(i);
     ++looks_;
     if (look_again_ && looks_ < kLooks) {
-        begin_range(range_);
-        return Step::kWaits;
+        later_.push_back({range_, looks_, std::move(missing_)});
+        missing_.clear();
+        phase_ = Phase::kNext;
+        return Step::kWorked;
     }
     counts_.unresolved += open_questions_;
     counts_.blocks += range_.blocks;
@@ -210,14 +240,14 @@ void Scrub::judge_block(std::uint32_t i) {
     }
     if (!proven) return;
     // A range is looked at several times for other blocks' sake.
-    const bool known = std::ranges::any_of(differences_, [&](const auto& d) { return d.block == block; });
-    if (known) return;
+    if (!proven_.insert(block).second) return;
     ++counts_.different;
     if (differences_.size() < kDifferencesMax) differences_.push_back(found);
 }
 
 /// Whether the replica with `older` lacks what it must have. Both can be read, and do not read alike.
 bool Scrub::is_proven(const CopyRecord& newer, const CopyRecord& older, nvme::BlockAddress block) {
+    if (closed_) return order_of(newer) >= order_of(older) || older.kind == CopyKind::kAbsent;
     if (older.kind != CopyKind::kAbsent && newer.kind != CopyKind::kAbsent) {
         if (order_of(newer) < order_of(older)) return false;  // the other way round
         const std::pair order{newer.epoch, newer.sequence};
@@ -243,11 +273,19 @@ bool Scrub::is_proven(const CopyRecord& newer, const CopyRecord& older, nvme::Bl
 void Scrub::note_bad(std::uint32_t i) {
     const auto bad = [i](const Replica& r) { return is_bad(r.records[i]); };
     if (std::ranges::all_of(replicas_, bad)) {
-        ++counts_.unreadable;
+        // A doubtful block is read in its older version (docs/array.md, rule 18).
+        const bool doubtful =
+            std::ranges::any_of(replicas_, [i](const Replica& r) { return r.records[i].in_doubt != 0; });
+        ++(doubtful ? counts_.unresolved : counts_.unreadable);
         return;
     }
-    for (const Replica& r : replicas_)
-        if (bad(r)) bad_.push_back({r.slot, range_.first + i});
+    for (const Replica& r : replicas_) {
+        if (!bad(r)) continue;
+        if (r.records[i].in_doubt != 0 && doubtful_mends_ >= kDoubtfulMax)
+            ++counts_.refused;
+        else
+            bad_.push_back({r.slot, range_.first + i});
+    }
 }
 
 Scrub::Step Scrub::open(CopyPort& port) {
@@ -276,6 +314,8 @@ Scrub::Step Scrub::read_donor(CopyPort& port) {
     CopyRecord now{}, before{};
     std::memcpy(&now, data_.data(), sizeof(now));
     if (any_donor_) std::memcpy(&before, best_.data(), sizeof(before));
+    // Which of them is right is not known, or not yet.
+    if (any_donor_ && !is_bad(now) && !read_alike(now, before)) return end_mend(Status::kDoubtful);
     if (!is_bad(now) && (!any_donor_ || order_of(before) < order_of(now))) {
         best_ = data_;
         any_donor_ = true;
@@ -299,6 +339,7 @@ Scrub::Step Scrub::end_mend(Status status) {
     const bool passes = status == Status::kBusy || status == Status::kCommandSequenceError;
     if (passes && ++mend_tries_ < kLooks) return Step::kWaits;
     ++(ok(status) ? counts_.mended : counts_.refused);
+    doubtful_mends_ = status == Status::kDoubtful ? doubtful_mends_ + 1 : 0;
     bad_.pop_front();
     mend_tries_ = 0;
     return Step::kWorked;

@@ -14,7 +14,9 @@
 // tells the floor with the versions. So if replica X has a newer version than Y, at or below Y's floor, Y lacks what it must
 // have, whatever was written between the two reads. Where Y has nothing at all, the order of what removed the block is not
 // known; it may be a trim that left no tombstone, which is at most one above Y's floor (TombstonePruner::is_next()). So X
-// is read again, until X's floor is above the floor that Y had: then the trim, if there was one, would be on X as well.
+// is read again, until X's floor is above the floor that Y had: then the trim, if there was one, would be on X as well. While a
+// volume has no writer and its replicas were compared, every difference is proven. One with a writer that writes nothing
+// keeps its floor: there, a missing block is found after the writer's end.
 //
 // Pure logic: the caller decides when the next command is sent, and sends it through CopyPort.
 // Invariants
@@ -31,6 +33,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <set>
 #include <vector>
 
 namespace gnstor::daemon {
@@ -67,6 +70,8 @@ class Scrub {
     static constexpr std::uint32_t kRangeBlocks = Rebuild::kRangeBlocks;
     static constexpr std::uint32_t kLooks =
         6;  ///< at a range, and attempts to put a block, before it is left for the next pass
+    /// Mends that may be refused as doubtful in a row: a drive that lost records doubts every block of a volume.
+    static constexpr std::uint32_t kDoubtfulMax = 16;
     static constexpr std::size_t kDifferencesMax = 100;  ///< that are kept by name
 
     /// Begins at the extent of block `first`.
@@ -84,9 +89,11 @@ class Scrub {
     [[nodiscard]] nvme::VolumeId volume() const { return geometry_.volume; }
     [[nodiscard]] nvme::MapVersion version() const { return map_.version; }
     [[nodiscard]] std::uint64_t revision() const { return revision_; }  ///< of the volume's record
-    /// Everything before this block was looked at.
+    /// Everything before this block was looked at: where another Scrub goes on.
     [[nodiscard]] std::uint64_t position() const;
     [[nodiscard]] const ScrubCounts& counts() const { return counts_; }
+    /// Of what lies before position(), but for what was mended and sent behind it.
+    [[nodiscard]] ScrubCounts settled_counts() const;
     /// The first kDifferencesMax.
     [[nodiscard]] const std::vector<ScrubDifference>& differences() const { return differences_; }
 
@@ -107,10 +114,18 @@ class Scrub {
         nvme::CopyRecord absent;   ///< the other's answer
     };
 
+    /// A range whose versions were not resolved.
+    struct Later {
+        CopyRange range;
+        std::uint32_t looks;
+        std::map<nvme::BlockAddress, Missing> missing;
+    };
+
     void begin_window(std::uint64_t first);
     Step survey(CopyPort& port);
     void find_ranges();
     bool take_range();
+    bool take_later();
     void begin_range(const CopyRange& range);
     Step read(CopyPort& port);
     Step end_look();
@@ -128,6 +143,7 @@ class Scrub {
     const placement::ArrayMap map_;
     const placement::VolumeGeometry geometry_;
     const std::uint64_t revision_;
+    const bool closed_;  ///< the volume has no writer, and its replicas were compared
     const ScrubMutation mutation_;
     std::vector<std::uint32_t> slots_;  ///< that are *in*
 
@@ -136,6 +152,10 @@ class Scrub {
     std::size_t next_slot_ = 0;
     std::vector<bool> anything_;    ///< by group of kSurveyGroupBlocks of the window: some drive has data
     std::deque<CopyRange> ranges_;  ///< of the window
+    std::deque<Later> later_;       ///< of the window
+    std::size_t round_left_ = 0;    ///< of later_, those that have their turn before the next pause
+    std::set<nvme::BlockAddress> proven_;  ///< blocks of the window that are reported
+    ScrubCounts before_window_;
 
     CopyRange range_{};
     std::uint32_t looks_ = 0;
@@ -152,6 +172,7 @@ class Scrub {
     std::vector<std::byte> data_, best_;  ///< of one block: an answer, and the newest so far
     bool any_donor_ = false;
     std::uint32_t mend_tries_ = 0;
+    std::uint32_t doubtful_mends_ = 0;  ///< in a row that the drives refused as doubtful
 
     ScrubCounts counts_;
     std::vector<ScrubDifference> differences_;

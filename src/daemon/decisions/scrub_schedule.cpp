@@ -25,7 +25,7 @@ void ScrubSchedule::tick(const Volumes& volumes, std::uint64_t now_ms) {
     if (!ticked_) next_ms_ = now_ms + std::min(options_.every_ms, kFirstPassMs);
     ticked_ = true;
     now_ms_ = std::max(now_ms_, now_ms);
-    may_read_ = options_.bytes_per_s * passed / 1000;
+    may_read_ = std::clamp<std::uint64_t>(options_.bytes_per_s, 1'000, 1ull << 50) * passed / 1000;
     if (!running_ && options_.every_ms != 0 && now_ms_ >= next_ms_) start(volumes, now_ms_);
 }
 
@@ -64,19 +64,16 @@ void ScrubSchedule::put_aside() {
     if (of != found_.end()) {
         Progress& p = of->second;
         p.position = std::max(p.position, scrub_->position());
-        ScrubCounts counts = scrub_->counts();
-        for (const ScrubDifference& d : scrub_->differences()) {
-            if (!p.first) p.first = d;
-            // Found before the map or the record changed, and again since.
-            if (!p.different.insert(d.block).second) --counts.different;
-        }
-        p.counts.add(counts);
+        // What lies behind the position is looked at again.
+        for (const ScrubDifference& d : scrub_->differences())
+            if (!p.first && d.block < p.position) p.first = d;
+        p.counts.add(scrub_->settled_counts());
     }
+    total_.add(scrub_->counts());
     scrub_.reset();
 }
 
 void ScrubSchedule::end_pass() {
-    for (const auto& [id, progress] : found_) ended_counts_.add(progress.counts);
     running_ = false;
     ++passes_;
     ended_ms_ = now_ms_;
@@ -154,8 +151,8 @@ ScrubInfo ScrubSchedule::info(const Volumes& volumes, std::uint64_t now_ms) cons
         const std::uint64_t next_ms = ticked_ ? next_ms_ : now_ms + std::min(options_.every_ms, kFirstPassMs);
         info.next_in_seconds = next_ms > now_ms ? (next_ms - now_ms) / 1000 : 0;
     }
-    info.blocks_compared = ended_counts_.blocks + (running_ ? info.pass.compared : 0);
-    info.blocks_mended = ended_counts_.mended + (running_ ? info.pass.mended : 0);
+    info.blocks_compared = total_.blocks + (scrub_ ? scrub_->counts().blocks : 0);
+    info.blocks_mended = total_.mended + (scrub_ ? scrub_->counts().mended : 0);
     std::map<nvme::VolumeId, ScrubFindings> findings;
     add_findings(before_, volumes, findings);
     add_findings(found_, volumes, findings);

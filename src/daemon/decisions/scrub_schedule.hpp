@@ -20,8 +20,8 @@
 namespace gnstor::daemon {
 
 struct ScrubOptions {
-    std::uint64_t every_ms = 0;  ///< from the end of a pass to the next one; 0: only start() begins one
-    std::uint64_t bytes_per_s = 0;
+    std::uint64_t every_ms = 0;     ///< from the end of a pass to the next one; 0: only start() begins one
+    std::uint64_t bytes_per_s = 0;  ///< at least 1,000
 };
 
 class ScrubSchedule {
@@ -51,7 +51,6 @@ class ScrubSchedule {
         nvme::Epoch birth_epoch = 0;  ///< of the life of the VID that is scrubbed
         std::uint64_t position = 0;
         ScrubCounts counts{};
-        std::set<nvme::BlockAddress> different{};
         std::optional<ScrubDifference> first{};
     };
     using Found = std::map<nvme::VolumeId, Progress>;
@@ -73,7 +72,7 @@ class ScrubSchedule {
     Found before_;                   ///< of the pass before a pass that is under way
     std::set<nvme::VolumeId> left_;  ///< volumes of the pass that have not had their turn
     std::optional<Scrub> scrub_;     ///< of the volume whose turn it is
-    ScrubCounts ended_counts_;       ///< of all passes that have ended
+    ScrubCounts total_;              ///< of all passes, but for what scrub_ has done
 };
 
 }  // namespace gnstor::daemon

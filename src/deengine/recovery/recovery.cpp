@@ -331,7 +331,11 @@ Result<void> ShardRecovery::write_checkpoint() {
 }
 
 Result<void> ShardRecovery::start() {
-    if (impl_->recovered.pending()) return {};  // poll() starts it when its checkpoint is written
+    if (impl_->recovered
+            .pending()) {  // poll() starts it when its checkpoint is written; surveys are answered before
+        impl_->floors.forget_notes();
+        return {};
+    }
     impl_->start(ages_.newest());
     return {};
 }

@@ -34,7 +34,7 @@ Status Changes::check_order(const ShardCommand& c) {
     entry.floor = std::max(entry.floor, c.floor);
     if (c.sequence <= entry.floor) return Status::kCommandSequenceError;
     if (c.op == ShardOp::kWrite || state_.options.mutation != Mutation::kTrimNotNoted)
-        state_.floors.note_change(c.volume, c.epoch, c.first, c.sequence);
+        state_.floors.note_change(c.volume, c.epoch, c.first, c.blocks, c.sequence);
     entry.highest = std::max(entry.highest, c.sequence);
     return Status::kSuccess;
 }
@@ -46,13 +46,14 @@ Status Changes::write(const ShardCommand& c) {
     return apply_write(c);
 }
 
-Status Changes::put_copy(const ShardCommand& c, bool closed) {
+Status Changes::put_copy(const ShardCommand& c, const WriteNumber& resolved, bool closed) {
     superseded_whole_ = true;
     leaves_tombstone_ = false;
     if (durability_.broken()) return Status::kWriteFault;
-    state_.floors.note_change(c.volume, c.epoch, c.first, c.sequence);
+    state_.floors.note_change(c.volume, c.epoch, c.first, c.blocks, c.sequence);
     state_.floors.seen(c.volume, c.epoch, c.sequence);
     copies_ = true;
+    donor_resolved_ = resolved;
     closed_ = closed;
     const Status status = c.op == ShardOp::kWrite ? apply_write(c) : apply_trim(c);
     copies_ = closed_ = false;
@@ -123,10 +124,10 @@ Changes::Action Changes::compare_with_stored(PageNumber page, const ShardCommand
     PageOob oob;
     if (!has_data(state_.flash.read_oob(page, oob)) || !is_known_page(oob)) return Action::kUnknownOrder;
     if (oob.kind == PageKind::kLostOrder && copies_) {
-        // Whatever the lost version was: once its bound is resolved, the donor has it, or what replaced it.
-        const bool closed = closed_ || c.volume_epoch > oob.epoch;
-        const bool passed = state_.floors.resolved(c.volume, oob.epoch) >= oob.sequence;
-        return closed || passed ? Action::kReplace : Action::kUnknownOrder;
+        // Whatever the lost version was: if its bound was resolved when the donor was read, the donor had it, or what replaced
+        // it. The floor may have risen since, by a version that the donor did not have then.
+        const bool passed = WriteNumber{oob.epoch, oob.sequence} <= donor_resolved_;
+        return closed_ || passed ? Action::kReplace : Action::kUnknownOrder;
     }
     const std::strong_ordering order =
         WriteNumber{c.epoch, c.sequence} <=> WriteNumber{oob.epoch, oob.sequence};
@@ -201,7 +202,7 @@ Status Changes::lose_block(BlockKey key, PageNumber stored, const ShardCommand& 
     const bool known = has_data(state_.flash.read_oob(stored, oob)) && is_known_page(oob);
     if (known) return Status::kUnrecoveredReadError;  // marked as lost before, with its bound
     oob = state_.floors.lost_order(key);
-    state_.floors.note_change(oob.vid, oob.epoch, oob.vba, oob.sequence);
+    state_.floors.note_change(oob.vid, oob.epoch, oob.vba, 1, oob.sequence);
     oob.epoch = c.volume_epoch;
     PageNumber page = kNoPage;
     if (!ok(program(Stream::kUser, kLostOrderPage.bytes, oob, page))) return Status::kUnrecoveredReadError;

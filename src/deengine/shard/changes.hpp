@@ -35,8 +35,8 @@ class Changes {
     nvme::Status trim(const ShardCommand& c);
     /// Puts another replica's version of one block, with its order: `c.op` is kWrite or kTrim. As write() and trim(),
     /// but the sequence may be at or below the floor, and the epoch older than the volume's.
-    /// `closed`: no client can write the volume.
-    nvme::Status put_copy(const ShardCommand& c, bool closed);
+    /// `resolved`: the donor had, of all versions up to this one, what counts. `closed`: no client can write the volume.
+    nvme::Status put_copy(const ShardCommand& c, const WriteNumber& resolved, bool closed);
     /// The last write changed nothing.
     [[nodiscard]] bool superseded_whole() const { return superseded_whole_; }
     /// Programs the stream's next page, on another unit where one fails; makes room where none is free. Also
@@ -79,6 +79,7 @@ class Changes {
     std::vector<PlannedBlock> planned_;  ///< by block of the command
     bool superseded_whole_ = false;
     bool copies_ = false;  ///< the command puts another replica's version
+    WriteNumber donor_resolved_{};
     bool closed_ = false;  ///< and no client can write the volume
     /// The table has no room to cut the block out of an interval: the older tombstone stays beside the block's version, which
     /// counts, until the floor of the closed epoch drops it.

@@ -91,7 +91,7 @@ Collector::Copied Collector::copy_page(PageNumber from) {
     ++state_.counters.media_errors;
     const PageOob bound = state_.floors.lost_order(*key);
     if (state_.floors.find(bound.vid) != nullptr)
-        state_.floors.note_change(bound.vid, bound.epoch, bound.vba, bound.sequence);
+        state_.floors.note_change(bound.vid, bound.epoch, bound.vba, 1, bound.sequence);
     return copy_as(*key, from, bound, false);
 }
 

@@ -110,7 +110,10 @@ void Copies::read_absent(const ShardCommand& c, CopyRecord& record) const {
 void Copies::read_one(const ShardCommand& c, std::uint32_t i, CopyRecord& record, std::byte* contents) {
     const BlockKey key = make_key(c.volume, c.first + i);
     record.kind = CopyKind::kUnreadable;
-    if (!state_.doubts.empty() && reads_.in_doubt(key)) return;
+    if (!state_.doubts.empty() && reads_.in_doubt(key)) {
+        record.in_doubt = 1;
+        return;
+    }
     const auto entry = state_.map.find(key);
     if (!entry) {
         const auto trimmed = state_.tombstones.find(key);
@@ -178,6 +181,9 @@ Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindo
     one.room = c.room > i ? c.room - i : 0;
     Status status = Status::kSuccess;
     if (r.kind == CopyKind::kAbsent) {
+        // The donor may have lost the block: what is known to have been here is not removed.
+        if (c.op == ShardOp::kCopyMend && stored(make_key(c.volume, one.first)))
+            return Status::kUnrecoveredReadError;
         status = remove_resolved(c, r, one);
     } else {
         const WriteOrder trimmed = window != nullptr ? window->trimmed[i] : WriteOrder{};
@@ -186,7 +192,7 @@ Status Copies::write_one(const ShardCommand& c, std::uint32_t i, const CopyWindo
         if (!trimmed_since || state_.options.mutation == Mutation::kCopyOverTrim)
             status = put(c, i, trimmed, one);
     }
-    return ok(status) ? check_readable(c, make_key(c.volume, one.first)) : status;
+    return ok(status) ? check_readable(c, r, make_key(c.volume, one.first)) : status;
 }
 
 /// Nothing: the block has no version here, or one whose order is not known.
@@ -222,6 +228,8 @@ WriteOrder Copies::order_to_put(const ShardCommand& c, const CopyRecord& r, Bloc
     const nvme::Epoch epoch = std::min(r.resolved_epoch, c.volume_epoch);
     const WriteOrder own = std::max(stored(key).value_or(WriteOrder{}), trimmed);
     if (own == donors || epoch == 0 || keeps_newer() || reads_alike(r, key, own)) return donors;
+    // A drive that is *in* had a newer version, which cannot be read any more: the donor's does not take its place.
+    if (c.op == ShardOp::kCopyMend && own > donors && own.crc != r.content) return donors;
     // The newest epoch of which the donor lacks nothing that counts, and that no writer is in. Of a closed volume it is what
     // was found newest among all replicas.
     const bool ended =
@@ -248,17 +256,18 @@ Status Copies::put(const ShardCommand& c, std::uint32_t i, const WriteOrder& tri
         one.op = ShardOp::kWrite;
         one.data = block_.data();
     }
-    return changes_.put_copy(one, c.sequence == nvme::kCopyClosed);
+    return changes_.put_copy(one, {r.resolved_epoch, r.resolved()}, c.sequence == nvme::kCopyClosed);
 }
 
 /// A version of its own that the drive lost or doubts, and that is not resolved, is not repaired by the donor's older one.
 /// Once it is resolved, the donor has it, or what replaced it, or it was never acknowledged.
-Status Copies::check_readable(const ShardCommand& c, BlockKey key) {
+Status Copies::check_readable(const ShardCommand& c, const CopyRecord& r, BlockKey key) {
     if (!state_.doubts.empty()) {
         // Of a closed volume the version was chosen among all replicas: it is valid even if this drive has lost a newer one.
         const bool closed = c.sequence == nvme::kCopyClosed;
         const nvme::Epoch epoch = std::min(static_cast<nvme::Epoch>(c.floor), c.volume_epoch);
-        state_.doubts.settle(key, {epoch, closed ? ~0ull : state_.floors.resolved(c.volume, epoch), ~0u});
+        state_.doubts.settle(
+            key, closed ? WriteOrder{epoch, ~0ull, ~0u} : WriteOrder{r.resolved_epoch, r.resolved(), ~0u});
         if (reads_.in_doubt(key)) return Status::kDoubtful;
     }
     const auto entry = state_.map.find(key);
@@ -282,7 +291,8 @@ Status Copies::remove_resolved(const ShardCommand& c, const CopyRecord& absent, 
     one.epoch = absent.epoch;
     const bool decided = c.sequence == nvme::kCopyClosed || absent.sequence == nvme::kClosedFloor;
     one.sequence = decided ? next_stamp() : absent.sequence;
-    return changes_.put_copy(one, c.sequence == nvme::kCopyClosed);
+    return changes_.put_copy(one, {absent.resolved_epoch, absent.resolved()},
+                             c.sequence == nvme::kCopyClosed);
 }
 
 }  // namespace gnstor::deengine

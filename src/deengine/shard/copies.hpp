@@ -70,7 +70,7 @@ class Copies {
     /// `window`: null if the volume is closed.
     nvme::Status write_one(const ShardCommand& c, std::uint32_t i, const CopyWindows::Window* window);
     nvme::Status put(const ShardCommand& c, std::uint32_t i, const WriteOrder& trimmed, ShardCommand& one);
-    nvme::Status check_readable(const ShardCommand& c, BlockKey key);
+    nvme::Status check_readable(const ShardCommand& c, const nvme::CopyRecord& r, BlockKey key);
 
     ShardState& state_;
     Changes& changes_;

@@ -45,14 +45,18 @@ class VolumeFloors {
         }
         return entry;
     }
-    /// Blocks of one extent are about to be changed by an order of `epoch`: before seen() of the same order.
-    void note_change(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress first,
+    /// Blocks are about to be changed by an order of `epoch`: before seen() of the same order.
+    void note_change(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress first, std::uint32_t blocks,
                      std::uint64_t sequence) {
         const VolumeFloor& entry = at(volume, epoch);
         if (entry.epoch != epoch) return;
         const std::uint16_t i = index_[volume];
         if (changed_[i] == nullptr) begin_notes(i);
-        if (changed_[i] != nullptr) changed_[i]->note(first, sequence, entry.floor);
+        if (changed_[i] == nullptr) return;
+        const std::uint64_t end = std::uint64_t{first} + std::max(blocks, 1u);
+        for (std::uint64_t block = first - first % nvme::kExtentBlocks; block < end;
+             block += nvme::kExtentBlocks)
+            changed_[i]->note(static_cast<nvme::BlockAddress>(block), sequence, entry.floor);
     }
     /// What was noted of the volume in this epoch, less what `floor` resolves. Null: every extent counts as changed.
     [[nodiscard]] const ChangedExtents* changed(nvme::VolumeId volume, nvme::Epoch epoch,
