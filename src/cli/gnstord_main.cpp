@@ -29,9 +29,12 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <optional>
+#include <thread>
 
 namespace gnstor::cli {
 namespace {
@@ -98,6 +101,9 @@ bool may_pass(const Error& e) {
            e.code == Errc::kState;
 }
 
+/// After a leadership that could not begin.
+constexpr std::chrono::seconds kPauseBeforeNextTry{1};
+
 /// Leads until the leadership or this process is to end; returns the signal that ended it.
 Result<int> lead(const DaemonOptions& options, const daemon::EtcdServers& servers,
                  const std::shared_ptr<daemon::Leadership>& leadership, const Tcp& tcp,
@@ -127,8 +133,13 @@ Result<int> lead(const DaemonOptions& options, const daemon::EtcdServers& server
 /// With records in etcd: stands by while another gnstord leads, and leads when none does.
 Result<void> serve_by_turns(const DaemonOptions& options, const sigset_t& signals) {
     GN_ASSIGN(const daemon::EtcdServers servers, options.etcd.servers());
-    std::unique_ptr<daemon::Election> election;  // assigned once, before anything is served
-    daemon::RoleService service([&election] { return election->who_leads(); });
+    std::unique_ptr<daemon::Election> election;
+    std::atomic<const daemon::Election*> asked{nullptr};  ///< as `election`, for the servers' threads
+    daemon::RoleService service([&asked] {
+        const daemon::Election* const now =
+            asked.load(std::memory_order_acquire);  // pairs with the release below
+        return now == nullptr ? std::string("it is starting") : now->who_leads();
+    });
     Tcp tcp;
     daemon::ElectionOptions campaign{.prefix = options.etcd.prefix,
                                      .address = "",
@@ -137,6 +148,7 @@ Result<void> serve_by_turns(const DaemonOptions& options, const sigset_t& signal
     GN_ASSIGN(tcp, serve_tcp(service, options));
     campaign.address = address_of(options, tcp);
     election = daemon::Election::start(daemon::connect_etcd(servers), std::move(campaign));
+    asked.store(election.get(), std::memory_order_release);
     GN_ASSIGN(const std::unique_ptr<daemon::HttpServer> server,
               daemon::HttpServer::start(service, options.http));
     say(stderr, "gnstord: serving {} on {}, as the leader or a standby, with the records in etcd\n",
@@ -157,12 +169,14 @@ Result<void> serve_by_turns(const DaemonOptions& options, const sigset_t& signal
         if (led.error().message != told)
             say(stderr, "gnstord: cannot lead the array: {}; it tries again\n", led.error().message);
         told = led.error().message;
+        std::this_thread::sleep_for(kPauseBeforeNextTry);
         leadership->end();
     }
     say(stderr, "gnstord: stopping\n");
-    election.reset();
+    // The servers first: their threads ask the election.
     if (tcp.server) tcp.server->stop();
     server->stop();
+    election.reset();
     return {};
 }
 

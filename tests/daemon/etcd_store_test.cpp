@@ -126,6 +126,28 @@ TEST_F(EtcdStoreTest, WhatWasNotSentOrRefusedIsNotStoredAndTheRecordsStayKnown) 
     EXPECT_TRUE(a.store->save(term(2)).ok());
 }
 
+TEST_F(EtcdStoreTest, ARestoredSnapshotEndsTheLeadershipInsteadOfBeingAdopted) {
+    for (const bool in_doubt : {false, true}) {
+        FakeEtcd now;
+        Daemon one(now);
+        ASSERT_TRUE(one.store->load().ok());
+        ASSERT_TRUE(one.store->save(term(1)).ok());
+        const auto keys = now.keys;
+        const auto revision = now.revision;
+        for (std::uint64_t next = 2; next < 9; ++next) ASSERT_TRUE(one.store->save(term(next)).ok());
+        if (in_doubt) {
+            one.lose(Loss::kAnswer);
+            ASSERT_FALSE(one.store->save(term(9)).ok());
+        }
+        now.keys = keys;  // the leader key as well
+        now.revision = revision;
+        const Errc code = in_doubt ? one.store->load().error().code : one.store->save(term(9)).error().code;
+        EXPECT_EQ(code, Errc::kState) << "only a start merges older records with those of the SSDs";
+        EXPECT_TRUE(one.leadership->ended);
+        EXPECT_FALSE(one.store->load().ok()) << "nothing may be read from what was restored";
+    }
+}
+
 TEST_F(EtcdStoreTest, NothingIsSentWhileItIsNotKnownWhoLeads) {
     a.leadership->known = error(Errc::kIo, "etcd is late");
     const auto requests = etcd.requests;

@@ -117,6 +117,7 @@ void Manager::note_superseded(const Error& e) {
     if (e.code != Errc::kState || !superseded_.empty()) return;
     superseded_ = fmt::format("this gnstord (term {}) was superseded by a newer one: {}; stop it",
                               records_.term, e.message);
+    store_.end_lead();
 }
 
 Result<void> Manager::activate(nvme::VolumeId volume) {

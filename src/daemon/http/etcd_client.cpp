@@ -49,8 +49,9 @@ struct Received {
 /// An answer has at most a page of records, or what a transaction read.
 constexpr std::size_t kBodyMost = 64u << 20;
 
+/// `until`: the answer is given up then, however slowly it comes.
 httplib::Error post(httplib::ClientImpl& client, const std::string& path, const std::string& body,
-                    Received& received) {
+                    Clock::time_point until, Received& received) {
     httplib::Request request;
     request.method = "POST";
     request.path = path;
@@ -60,10 +61,10 @@ httplib::Error post(httplib::ClientImpl& client, const std::string& path, const 
         received.status = head.status;
         return true;
     };
-    request.content_receiver = [&received](const char* data, std::size_t bytes, std::uint64_t,
-                                           std::uint64_t) {
+    request.content_receiver = [&received, until](const char* data, std::size_t bytes, std::uint64_t,
+                                                  std::uint64_t) {
         received.body.append(data, bytes);
-        return received.body.size() <= kBodyMost;
+        return received.body.size() <= kBodyMost && Clock::now() < until;
     };
     return client.send(request).error();
 }
@@ -151,7 +152,7 @@ EtcdAnswer HttpEtcdPort::ask(const ArrayAddress& server, const std::string& path
     const NoSigpipe guard;
     ERR_clear_error();
     Received received;
-    const httplib::Error failure = post(*client, path, body, received);
+    const httplib::Error failure = post(*client, path, body, Clock::now() + time, received);
     // httplib 0.11 takes the trailers for broken that the gateway sends behind an error, after it has read all of it.
     const bool whole =
         received.status != 0 && received.status != 200 && read_etcd_failure(received.body).code >= 0;
@@ -191,7 +192,8 @@ EtcdAnswer HttpEtcdPort::no_answer(httplib::Error failure, const std::string& wh
                 where, openssl_reason())};
     if (failure == httplib::Error::SSLConnection)
         return {EtcdFate::kNotSent, "", error(Errc::kIo, "{}", why_no_handshake(where))};
-    const bool sent = failure == httplib::Error::Read || failure == httplib::Error::Write;
+    const bool sent = failure == httplib::Error::Read || failure == httplib::Error::Write ||
+                      failure == httplib::Error::Canceled;
     ERR_clear_error();
     return {sent ? EtcdFate::kUnknown : EtcdFate::kNotSent, "",
             error(Errc::kIo, "etcd does not answer at {} ({}); is it running, and can this machine reach it?",

@@ -177,7 +177,10 @@ std::string etcd_lease_of(std::int64_t id) {
 Result<EtcdLease> read_etcd_lease(std::string_view body) {
     return read_answer(body, [](const json& answer) {
         (void)answer.at("header");
-        return EtcdLease{number(answer, "ID"), number(answer, "TTL")};
+        const EtcdLease lease{number(answer, "ID"), number(answer, "TTL")};
+        if (lease.id == 0 || lease.ttl_s <= 0)
+            throw json::other_error::create(501, "it is no lease", nullptr);
+        return lease;
     });
 }
 

@@ -136,13 +136,23 @@ Result<void> EtcdRecordStore::change_entries(EtcdTxn txn) {
         case EtcdFate::kAnswered:
             break;
     }
-    change_revision_ = sent.revision;
     if (sent.outcome == Outcome::kSuperseded) return superseded();
-    if (sent.outcome == Outcome::kStored) return {};
-    records_.reset();  // an earlier request of this store was delayed, and has arrived
-    return error(Errc::kIo,
-                 "etcd at {} has carried out an earlier request late, and not this change; ask again",
-                 port_->where());
+    // No request of this store can be under way: settle() ends those in doubt.
+    if (sent.outcome == Outcome::kOvertaken) return overwritten();
+    change_revision_ = sent.revision;
+    return {};
+}
+
+/// Etcd holds other records than this daemon knows: only a start merges them with those of the SSDs.
+Error EtcdRecordStore::overwritten() {
+    leadership_->end();
+    records_.reset();
+    return error(
+        Errc::kState,
+        "the records in etcd at {} under {} are not those that this gnstord wrote last: a snapshot was "
+        "restored, or somebody changed keys; nothing was stored, and the gnstord that leads next compares "
+        "them with the SSDs",
+        port_->where(), prefix_);
 }
 
 Result<Records> EtcdRecordStore::load() {
@@ -162,8 +172,13 @@ Result<void> EtcdRecordStore::settle() {
     if (sent.outcome == Outcome::kOvertaken)
         return error(Errc::kInternal, "etcd at {} refused a transaction whose comparison holds",
                      port_->where());
+    if (sent.revision <= change_revision_) return overwritten();
     change_revision_ = sent.revision;
     return {};
+}
+
+void EtcdRecordStore::end_lead() {
+    leadership_->end();
 }
 
 Result<void> EtcdRecordStore::read_all() {

@@ -50,6 +50,7 @@ class EtcdRecordStore final : public RecordStore {
     Result<Records> load() override;
     [[nodiscard]] bool exclusive() const override { return false; }
     [[nodiscard]] Result<void> check_leads() const override;
+    void end_lead() override;
     Result<void> save(const Change& change) override;
     /// Deletes all records: they are elsewhere now.
     Result<void> erase();
@@ -62,6 +63,7 @@ class EtcdRecordStore final : public RecordStore {
     Sent send(EtcdTxn txn, bool after_last);
     Result<void> change_entries(EtcdTxn txn);
     [[nodiscard]] Error refused(const Error& by_etcd, std::size_t entries) const;
+    Error overwritten();
     [[nodiscard]] Error superseded();
     [[nodiscard]] Error unknown(const std::string& why) const;
     [[nodiscard]] Error damaged(const Error& what) const;

@@ -76,6 +76,8 @@ class RecordStore {
     /// Whether this daemon leads, so that SSDs may rely on its grants. kState: another one does, or may, from now on; for
     /// this store that is final. Any other error: it is not known now.
     [[nodiscard]] virtual Result<void> check_leads() const { return {}; }
+    /// An SSD has taken a newer daemon's term: this one gives up what lets it lead, if the store has that.
+    virtual void end_lead() {}
     /// Durable on return. After an error the change may or may not have been stored, but never partially; load() tells,
     /// and after it has, the change is not stored later. kState: as check_leads(); nothing was stored.
     virtual Result<void> save(const Change& change) = 0;

@@ -75,6 +75,7 @@ struct Election::Impl {
     Result<void> ask(Ask what, std::uint64_t sent_ms);
     Result<std::string> call(const char* path, const std::string& body);
     Result<void> look();
+    Result<bool> holds_key();
     Result<void> create();
     void publish(const std::string& trouble);
 };
@@ -112,6 +113,16 @@ Result<void> Election::Impl::create() {
     return {};
 }
 
+/// Whether the leader key is still the one that this daemon made, bound to its lease: somebody may have deleted or
+/// written it, which ends no lease.
+Result<bool> Election::Impl::holds_key() {
+    GN_ASSIGN(const std::string body, call(kEtcdRangePath, etcd_range(leader_key(options.prefix), "", 0, 1)));
+    GN_ASSIGN(const EtcdRangeAnswer range, read_etcd_range(body));
+    seen_leader = range.found.empty() ? "" : range.found[0].value;
+    return !range.found.empty() && range.found[0].create_revision == campaign.revision() &&
+           range.found[0].lease == campaign.lease();
+}
+
 Result<void> Election::Impl::ask(Ask what, std::uint64_t sent_ms) {
     const auto ttl_s = static_cast<std::int64_t>((options.campaign.ttl_ms + 999) / 1000);
     switch (what) {
@@ -129,7 +140,8 @@ Result<void> Election::Impl::ask(Ask what, std::uint64_t sent_ms) {
         case Ask::kKeepAlive: {
             GN_ASSIGN(const std::string body, call(kEtcdKeepAlivePath, etcd_lease_of(campaign.lease())));
             GN_ASSIGN(const EtcdLease lease, read_etcd_keep_alive(body));
-            campaign.kept(sent_ms, now(), lease.ttl_s == 0 ? 0 : options.campaign.ttl_ms);
+            GN_ASSIGN(const bool leads, holds_key());
+            campaign.kept(sent_ms, now(), lease.ttl_s == 0 || !leads ? 0 : options.campaign.ttl_ms);
             return {};
         }
         case Ask::kRevoke: {
