@@ -158,9 +158,12 @@ Result<std::unique_ptr<Place>> open_place(const std::string& text, const Options
                  "'{}' is no place of records; write sqlite:PATH or etcd:URL[,URL...]", text);
 }
 
+bool are_equal(const daemon::Records& a, const daemon::Records& b) {
+    return daemon::entries_of(daemon::change_to(a)) == daemon::entries_of(daemon::change_to(b));
+}
+
 bool is_empty(const daemon::Records& records) {
-    return daemon::entries_of(daemon::change_to(records)) ==
-           daemon::entries_of(daemon::change_to(daemon::Records{}));
+    return are_equal(records, {});
 }
 
 Result<int> transfer(const Context& c, const Options& options, bool move) {
@@ -171,14 +174,18 @@ Result<int> transfer(const Context& c, const Options& options, bool move) {
     if (is_empty(records)) return error(Errc::kNotFound, "{} holds no records", options.from);
     GN_ASSIGN(const std::unique_ptr<Place> to, open_place(options.to, options, false));
     GN_ASSIGN(const daemon::Records before, to->read());
-    if (!is_empty(before))
+    // A move that was interrupted after its copy: only the first place is left to be set aside.
+    const bool copied = move && are_equal(before, records);
+    if (!is_empty(before) && !copied)
         return error(
             Errc::kExists,
             "{} holds records already (term {}, {} volumes), which would be lost; move them away first",
             options.to, before.term, before.volumes.size());
-    GN_TRY(to->write(records));
+    if (!copied) {
+        GN_TRY(to->write(records));
+    }
     GN_ASSIGN(const daemon::Records there, to->read());
-    if (daemon::entries_of(daemon::change_to(there)) != daemon::entries_of(daemon::change_to(records)))
+    if (!are_equal(there, records))
         return error(Errc::kCorrupt,
                      "what {} holds after the copy is not what was copied; nothing else was changed",
                      options.to);

@@ -4,6 +4,7 @@
 #include "daemon/fake_etcd.hpp"
 #include "daemon/http/etcd_client.hpp"
 #include "daemon/records/sqlite_store.hpp"
+#include "daemon/sample_records.hpp"
 #include "daemon/standby/election.hpp"
 #include "support/count.hpp"
 
@@ -23,34 +24,6 @@ enum class Kind { kSqlite, kFakeEtcd, kEtcd };
 std::uint64_t clock_ms() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
     return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
-}
-
-nvme::VolumeRecord volume(nvme::VolumeId id) {
-    nvme::VolumeRecord r{};
-    r.record_version = nvme::kVolumeRecordVersion;
-    r.geometry = {99, 16, id, 4, 2, 0};
-    r.birth_epoch = 3;
-    r.epoch = 4;
-    r.owner = 1;
-    std::strcpy(r.name, fmt::format("v{}", id).c_str());
-    std::strcpy(r.owner_name, "alice");
-    return r;
-}
-
-Change sample() {
-    Change change;
-    change.term = 7;
-    change.epoch_floor = 4'000'000'000u;
-    change.map.emplace();
-    change.map->version = 3;
-    change.map->slot_count = 2;
-    change.told = 2;
-    change.put_clients = {{1, {"alice", 4097}}, {2, {"bob", 4'294'967'295u, true}}, {65535, {""}}};
-    change.put_volumes = {volume(5), volume(65535)};
-    change.begin_creations = {5};
-    change.retire_volumes = {{8, 12}};
-    change.ssd_terms = {{SsdUuid{0xAB, 1, 2}, 7}};
-    return change;
 }
 
 void expect_equal(const Records& a, const Records& b) {
@@ -123,8 +96,8 @@ TEST_P(RecordStoreTest, SavedRecordsAreReadByTheNextDaemon) {
     {
         const auto store = open();
         ASSERT_TRUE(store->load().ok());
-        ASSERT_TRUE(store->save(sample()).ok());
-        apply(expected, sample());
+        ASSERT_TRUE(store->save(sample_change()).ok());
+        apply(expected, sample_change());
         expect_equal(store->load().value(), expected);
     }
     Change next;
@@ -132,7 +105,7 @@ TEST_P(RecordStoreTest, SavedRecordsAreReadByTheNextDaemon) {
     next.end_creations = {5};
     next.put_clients = {{2, {"bob", 1, false}}};
     next.retire_volumes = {{5, 9}};
-    next.put_volumes = {volume(8)};
+    next.put_volumes = {sample_volume(8)};
     next.begin_creations = {8};
     apply(expected, next);
     {
@@ -144,8 +117,8 @@ TEST_P(RecordStoreTest, SavedRecordsAreReadByTheNextDaemon) {
 }
 
 TEST_P(RecordStoreTest, AChangeOfManyRecordsIsStoredAsAWhole) {
-    Change many = sample();
-    for (nvme::VolumeId id = 100; id < 2'600; ++id) many.put_volumes.push_back(volume(id));
+    Change many = sample_change();
+    for (nvme::VolumeId id = 100; id < 2'600; ++id) many.put_volumes.push_back(sample_volume(id));
     Records expected;
     apply(expected, many);
     {
@@ -158,19 +131,19 @@ TEST_P(RecordStoreTest, AChangeOfManyRecordsIsStoredAsAWhole) {
     expect_equal(store->load().value(), expected);
     EXPECT_LE(fake.ops_most, 40u);
     if (GetParam() != Kind::kEtcd) return;
-    for (nvme::VolumeId id = 2'600; id < 6'000; ++id) many.put_volumes.push_back(volume(id));
+    for (nvme::VolumeId id = 2'600; id < 6'000; ++id) many.put_volumes.push_back(sample_volume(id));
     const auto refused = store->save(many);
     ASSERT_FALSE(refused.ok()) << "1.5 MiB are the limit of a request to etcd";
     EXPECT_EQ(refused.error().code, Errc::kNoSpace) << refused.error().message;
     EXPECT_NE(refused.error().message.find("--max-request-bytes"), std::string::npos)
         << refused.error().message;
     expect_equal(store->load().value(), expected);
-    EXPECT_TRUE(store->save(sample()).ok());
+    EXPECT_TRUE(store->save(sample_change()).ok());
 }
 
 TEST_P(RecordStoreTest, ACopyOfAllRecordsIsTheRecords) {
     Records expected;
-    apply(expected, sample());
+    apply(expected, sample_change());
     const auto store = open();
     ASSERT_TRUE(store->load().ok());
     ASSERT_TRUE(store->save(change_to(expected)).ok());

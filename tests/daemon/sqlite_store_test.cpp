@@ -3,6 +3,7 @@
 #include "daemon/decisions/manager.hpp"
 #include "daemon/model_ssd.hpp"
 #include "daemon/records/sqlite_database.hpp"
+#include "daemon/sample_records.hpp"
 #include "support/file_bytes.hpp"
 
 #include <gtest/gtest.h>
@@ -32,27 +33,6 @@ class SqliteStoreTest : public ::testing::Test {
     void TearDown() override { std::filesystem::remove_all(dir); }
     [[nodiscard]] std::filesystem::path file() const { return dir / "records.db"; }
     auto open(bool quarantine = false) { return SqliteRecordStore::open({file(), quarantine}); }
-    static Change sample() {
-        Change change;
-        change.term = 7;
-        change.epoch_floor = 4'000'000'000u;
-        change.map.emplace();
-        change.map->version = 3;
-        change.map->slot_count = 2;
-        change.put_clients = {{1, {"alice", 4097}}, {2, {"bob", 4'294'967'295u, true}}, {65535, {""}}};
-        nvme::VolumeRecord r{};
-        r.record_version = nvme::kVolumeRecordVersion;
-        r.geometry = {99, 16, 5, 4, 2, 0};
-        r.birth_epoch = 3;
-        r.epoch = 4;
-        r.owner = 1;
-        std::strcpy(r.name, "v");
-        std::strcpy(r.owner_name, "alice");
-        change.put_volumes = {r};
-        change.begin_creations = {5};
-        change.retire_volumes = {{8, 12}};
-        return change;
-    }
     void sql(const std::string& text) {
         sqlite3* db = nullptr;
         ASSERT_EQ(sqlite3_open(file().c_str(), &db), SQLITE_OK);
@@ -92,19 +72,19 @@ class SqliteStoreTest : public ::testing::Test {
 };
 
 TEST_F(SqliteStoreTest, SavedRecordsAreReadAfterReopening) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     Records expected;
-    apply(expected, sample());
+    apply(expected, sample_change());
     const Records got = open().value()->load().value();
     EXPECT_EQ(got.term, 7u);
     EXPECT_EQ(got.epoch_floor, 4'000'000'000u);
     EXPECT_EQ(std::memcmp(&got.map, &expected.map, sizeof(got.map)), 0);
     EXPECT_EQ(got.clients, expected.clients);
     EXPECT_EQ(got.retired, expected.retired);
-    ASSERT_EQ(got.volumes.size(), 1u);
+    ASSERT_EQ(got.volumes.size(), 2u);
     EXPECT_EQ(std::memcmp(&got.volumes.at(5), &expected.volumes.at(5), sizeof(nvme::VolumeRecord)), 0);
     EXPECT_EQ(got.creating, std::set<nvme::VolumeId>{5});
-    Change revive = sample();
+    Change revive = sample_change();
     revive.retire_volumes = {{5, 9}};
     revive.put_volumes[0].geometry.volume = 8;
     revive.begin_creations = {8};
@@ -120,31 +100,31 @@ TEST_F(SqliteStoreTest, SavedRecordsAreReadAfterReopening) {
 }
 
 TEST_F(SqliteStoreTest, AStoreOfTheFirstSchemaIsMigratedAndKeepsItsRecords) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; DROP TABLE creating; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 1");
     for (int opened = 0; opened < 2; ++opened) {
         auto store = open();
         ASSERT_TRUE(store.ok()) << store.error().message;
-        EXPECT_EQ(store.value()->load()->volumes.size(), 1u);
+        EXPECT_EQ(store.value()->load()->volumes.size(), 2u);
         EXPECT_TRUE(store.value()->load()->creating.empty());
         EXPECT_EQ(store.value()->load()->told, 0u);
     }
 }
 
 TEST_F(SqliteStoreTest, AStoreOfTheSecondSchemaIsMigratedAndKeepsTheMapInForce) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     without_checksums();
     sql("DROP TABLE ssds; ALTER TABLE array DROP COLUMN told; PRAGMA user_version = 2");
     Change told;
     told.told = 7;
     ASSERT_TRUE(open().value()->save(told).ok());
     EXPECT_EQ(open().value()->load()->told, 7u);
-    EXPECT_EQ(open().value()->load()->volumes.size(), 1u);
+    EXPECT_EQ(open().value()->load()->volumes.size(), 2u);
 }
 
 TEST_F(SqliteStoreTest, AStoreOfTheFifthSchemaIsMigratedAndItsClientsHaveTheFirstGeneration) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     without_generations();
     for (int opened = 0; opened < 2; ++opened) {
         auto store = open();
@@ -153,14 +133,14 @@ TEST_F(SqliteStoreTest, AStoreOfTheFifthSchemaIsMigratedAndItsClientsHaveTheFirs
         EXPECT_EQ(got.clients.at(1), (ClientRecord{"alice", 1, false}));
         EXPECT_EQ(got.clients.at(2), (ClientRecord{"bob", 1, false}));
         EXPECT_EQ(got.clients.size(), 3u);
-        EXPECT_EQ(got.volumes.size(), 1u);
+        EXPECT_EQ(got.volumes.size(), 2u);
     }
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     EXPECT_EQ(open().value()->load()->clients.at(2), (ClientRecord{"bob", 4'294'967'295u, true}));
 }
 
 TEST_F(SqliteStoreTest, ADamagedClientOfTheFifthSchemaIsNotMigrated) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     without_generations();
     sql("UPDATE clients SET name = 'mallory' WHERE id = 1");
     const std::string before = contents();
@@ -169,7 +149,7 @@ TEST_F(SqliteStoreTest, ADamagedClientOfTheFifthSchemaIsNotMigrated) {
 }
 
 TEST_F(SqliteStoreTest, ADamagedStoreOfAnOlderSchemaIsNotMigrated) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     without_checksums();
     sql("UPDATE volumes SET record = zeroblob(384)");
     const std::string before = contents();
@@ -187,7 +167,7 @@ TEST_F(SqliteStoreTest, AKilledProcessLosesNoAcknowledgedChange) {
         if (child == 0) {
             auto store = SqliteRecordStore::open({file(), false});
             if (!store.ok()) ::_exit(1);
-            Change change = sample();
+            Change change = sample_change();
             for (std::uint64_t term = store.value()->load().value().term + 1;; ++term) {
                 change.term = term;
                 change.put_volumes[0].revision = term;
@@ -215,7 +195,7 @@ TEST_F(SqliteStoreTest, AKilledProcessLosesNoAcknowledgedChange) {
 }
 
 TEST_F(SqliteStoreTest, ADamagedFileIsRefusedAndSetAsideOnlyWhenAsked) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     std::ofstream(file(), std::ios::binary | std::ios::trunc) << std::string(9000, 'x');
     expect_refused(Errc::kCorrupt, "damaged");
     EXPECT_TRUE(std::filesystem::exists(file()));
@@ -230,7 +210,7 @@ TEST_F(SqliteStoreTest, AnyDamagedFileIsRefusedUnchangedAndSetAsideOnRequest) {
                                    "PRAGMA user_version = 1", "PRAGMA application_id = 5",
                                    "DROP TABLE volumes"};
     for (const char* damage : damages) {
-        { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+        { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
         sql(damage);
         const std::string before = contents();
         ASSERT_FALSE(open().ok()) << damage;
@@ -242,7 +222,7 @@ TEST_F(SqliteStoreTest, AnyDamagedFileIsRefusedUnchangedAndSetAsideOnRequest) {
 }
 
 TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     sql("UPDATE volumes SET record = zeroblob(384)");
     expect_refused(Errc::kCorrupt, "the checksum of a volume is wrong");
     sql("DELETE FROM volumes");
@@ -261,7 +241,7 @@ TEST_F(SqliteStoreTest, DamagedRecordsAreRefused) {
 
 /// Of each byte of a closed file that is not zero, and of some that are, one bit is flipped.
 TEST_F(SqliteStoreTest, AFlippedBitIsRefusedOrChangesNothing) {
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     const Records good = open().value()->load().value();
     const std::string bytes = contents();
     std::mt19937_64 random(1);
@@ -293,7 +273,7 @@ TEST_F(SqliteStoreTest, ForeignAndNewerFilesAreRefusedAndLeftAlone) {
     sql("CREATE TABLE songs(title TEXT)");
     expect_refused(Errc::kCorrupt, "another program");
     std::filesystem::remove(file());
-    { ASSERT_TRUE(open().value()->save(sample()).ok()); }
+    { ASSERT_TRUE(open().value()->save(sample_change()).ok()); }
     sql("PRAGMA user_version = 99");
     expect_refused(Errc::kUnsupported, "newer gnstord");
     ASSERT_FALSE(open(true).ok()) << "a newer file is not damaged: it is never set aside";
@@ -303,7 +283,7 @@ TEST_F(SqliteStoreTest, ForeignAndNewerFilesAreRefusedAndLeftAlone) {
 TEST_F(SqliteStoreTest, OnlyOneDaemonHasTheStoreOpen) {
     auto first = open();
     ASSERT_TRUE(first.ok());
-    ASSERT_TRUE(first.value()->save(sample()).ok());
+    ASSERT_TRUE(first.value()->save(sample_change()).ok());
     expect_refused(Errc::kBusy, "another gnstord");
 }
 

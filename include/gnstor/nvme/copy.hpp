@@ -34,9 +34,8 @@
 //
 // Fields: namespace 1; VID, first block and number of blocks as in an I/O command (1 .. kCopyBlocksMax within 256 aligned
 // blocks; COPY SURVEY: 1 .. kSurveyBlocksMax from a multiple of 256 on); CDW2 the window's number (COPY SURVEY: a
-// SurveyKind) and CDW13 the donors'
-// epoch (COPY WRITE), CDW3 the map version, CDW14-15 the daemon's term. Data of COPY READ and COPY WRITE: a CopyRecord for
-// each block, then 4,096 bytes for each block (zeroes unless kData).
+// SurveyKind) and CDW13 the donors' epoch (COPY WRITE), CDW3 the map version, CDW14-15 the daemon's term. Data of COPY READ
+// and COPY WRITE: a CopyRecord for each block, then 4,096 bytes for each block (zeroes unless kData).
 #pragma once
 
 #include <gnstor/nvme/command.hpp>
@@ -86,8 +85,8 @@ enum class CopyKind : std::uint8_t {
 /// The version of one block.
 struct CopyRecord {
     CopyKind kind;
-    std::uint8_t
-        in_doubt;  ///< 1: kUnreadable only because the newest version may be lost (docs/array.md, rule 18)
+    /// 1: kUnreadable only because the newest version may be lost (docs/array.md, rule 18).
+    std::uint8_t in_doubt;
     std::uint8_t reserved[2];
     Epoch epoch;
     std::uint64_t sequence;

@@ -82,10 +82,9 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "A read of these blocks may return one version now and another one later. The SSDs read both without an "
      "error, so GNStor does not choose between them.",
      "Write the blocks again, for instance by putting the object again; then all replicas have the new "
-     "version. 'gnstor scrub' names the volumes, and 'gnstor scrub --start' looks again. If an SSD was "
-     "full, that explains it, and so does a program that changed a buffer while it was being written. Else "
-     "an "
-     "SSD has lost an acknowledged write: replace it."},
+     "version. 'gnstor scrub' names the volumes, and 'gnstor scrub --start' looks again. An SSD that was "
+     "full explains the difference, and so does a program that changed a buffer during its write. If neither "
+     "was the case, an SSD has lost an acknowledged write: replace it."},
     // kBlocksUnreadable
     {"GNS_BLOCKS_UNREADABLE", Severity::kError,
      "Reads of these blocks fail with Unrecovered Read Error: no SSD can read its replica.",
@@ -145,9 +144,8 @@ constexpr std::array<HealthCode, kCodes> kTable = {{
      "Blocks on these pages are read from other replicas, and the scrub puts them again from there. Without "
      "another replica their reads fail with Unrecovered Read Error, until they are written again.",
      "Run 'gnstor scrub --start', or wait for its next pass. If errors come again and again, replace the "
-     "SSD; "
-     "'gnstor ssd check' of the stopped SSD's store tells how much is damaged. The finding ends when the SSD "
-     "is opened again.",
+     "SSD; 'gnstor ssd check' of the stopped SSD's store tells how much is damaged. The finding ends when "
+     "the SSD is opened again.",
      true},
 }};
 

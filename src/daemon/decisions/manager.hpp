@@ -142,8 +142,8 @@ class Manager {
     Result<void> add_spare(SsdPort& port, std::uint64_t now_ms);
     /// Begins a pass of the scrub over all volumes, unless one is under way. kState: another daemon has taken over.
     Result<void> start_scrub(std::uint64_t now_ms);
-    /// Sends up to so many commands that compare the replicas of volumes without a writer, that fill a slot, or, if there is
-    /// nothing of that, that scrub. True: there
+    /// Sends up to so many commands: those that compare the replicas of volumes without a writer come first, then those
+    /// that fill a slot, then the scrub's. True: there
     /// is more to do at once. False: there is nothing to do, or an SSD must be waited for; call again about a second later.
     bool copy_some(std::uint32_t commands);
 

@@ -63,7 +63,7 @@ bool Manager::may_keep_grants() const {
 }
 
 /// Renews all grants, or none any more from where an SSD does not answer or has seen a newer term: while it is not known
-/// who leads, so that reading goes on. When an SSD is granted, every other one was asked after it.
+/// who leads, so that SSDs do not stop serving reads. When an SSD is granted, every other one was asked after it.
 void Manager::keep_grants(std::uint64_t now_ms) {
     if (!grants_due(now_ms) || !may_keep_grants()) return;
     std::vector<Drive*> all;

@@ -48,6 +48,12 @@ Status SsdCopyPort::copy_write(std::uint32_t slot, const CopyRange& range, const
     return send(slot, nvme::CopyOpcode::kCopyWrite, range, source, data, dw0);
 }
 
+CopyRange survey_window(const placement::VolumeGeometry& geometry, std::uint64_t first) {
+    const std::uint64_t left = geometry.capacity_blocks - first;
+    return {geometry.volume, static_cast<nvme::BlockAddress>(first),
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(nvme::kSurveyBlocksMax, left))};
+}
+
 bool is_for_now(Status why) {
     return is_local(why) || why == Status::kNotGranted || why == Status::kStaleMap;
 }
@@ -139,10 +145,7 @@ bool Rebuild::is_surveyed(const Part& part) const {
 /// Asks for the extents that contain the part's next block.
 void Rebuild::begin_survey(const Part& part) {
     const std::uint64_t first = part.next / nvme::kSurveyBlocksMax * nvme::kSurveyBlocksMax;
-    const std::uint64_t blocks =
-        std::min<std::uint64_t>(nvme::kSurveyBlocksMax, part.geometry.capacity_blocks - first);
-    surveyed_ = {part.geometry.volume, static_cast<nvme::BlockAddress>(first),
-                 static_cast<std::uint32_t>(blocks)};
+    surveyed_ = survey_window(part.geometry, first);
     asked_.clear();
     for (std::uint32_t s = 0; s < map_.slot_count; ++s)
         if (s != slot_ && map_.slots[s].state == placement::SlotState::kIn) asked_.push_back(s);
@@ -150,7 +153,7 @@ void Rebuild::begin_survey(const Part& part) {
     next_asked_ = 0;
     floor_ = floor_epoch_ = 0;
     all_closed_ = false;
-    anything_.assign((blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
+    anything_.assign((surveyed_.blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
     phase_ = Phase::kSurvey;
 }
 

@@ -37,6 +37,9 @@ struct CopyRange {
     std::uint32_t blocks = 0;
 };
 
+/// The blocks of one COPY SURVEY: from `first`, a multiple of nvme::kExtentBlocks, as many as the command takes.
+[[nodiscard]] CopyRange survey_window(const placement::VolumeGeometry& geometry, std::uint64_t first);
+
 /// The window that a range is written through, and the lowest epoch of the donors that it was read from. Of a closed
 /// volume: nvme::kCopyClosed and the volume's epoch.
 struct CopySource {

@@ -133,9 +133,7 @@ std::uint64_t Reconcile::next_changed() const {
 }
 
 void Reconcile::begin_window(std::uint64_t first) {
-    window_ = {geometry_.volume, static_cast<nvme::BlockAddress>(first),
-               static_cast<std::uint32_t>(
-                   std::min<std::uint64_t>(nvme::kSurveyBlocksMax, geometry_.capacity_blocks - first))};
+    window_ = survey_window(geometry_, first);
     next_window_ = first + window_.blocks;
     kind_ = thorough_ ? SurveyKind::kBlocks : SurveyKind::kChanges;
     phase_ = Phase::kSurvey;

@@ -18,7 +18,7 @@ std::tuple<nvme::Epoch, std::uint64_t, std::uint32_t> order_of(const CopyRecord&
 std::pair<nvme::Epoch, std::uint64_t> floor_of(const CopyRecord& r) {
     return {r.resolved_epoch, r.resolved()};
 }
-/// Whether a reader finds the same, under whatever orders.
+/// Whether reads of the two versions return the same data; their orders may differ.
 bool read_alike(const CopyRecord& a, const CopyRecord& b) {
     if ((a.kind == CopyKind::kData) != (b.kind == CopyKind::kData)) return false;
     return a.kind != CopyKind::kData || a.content == b.content;
@@ -109,9 +109,7 @@ Scrub::Step Scrub::step(CopyPort& port) {
 }
 
 void Scrub::begin_window(std::uint64_t first) {
-    window_ = {geometry_.volume, static_cast<nvme::BlockAddress>(first),
-               static_cast<std::uint32_t>(
-                   std::min<std::uint64_t>(nvme::kSurveyBlocksMax, geometry_.capacity_blocks - first))};
+    window_ = survey_window(geometry_, first);
     anything_.assign((window_.blocks + nvme::kSurveyGroupBlocks - 1) / nvme::kSurveyGroupBlocks, false);
     next_slot_ = 0;
     proven_.clear();
@@ -222,7 +220,7 @@ Scrub::Step Scrub::end_look() {
 void Scrub::judge_block(std::uint32_t i) {
     const nvme::BlockAddress block = range_.first + i;
     bool differs = false, proven = false;
-    ScrubDifference found{geometry_.volume, block, 0, 0};
+    ScrubDifference found{block, 0, 0};
     for (const Replica& x : replicas_)
         for (const Replica& y : replicas_) {
             const CopyRecord &newer = x.records[i], &older = y.records[i];
@@ -314,8 +312,8 @@ Scrub::Step Scrub::read_donor(CopyPort& port) {
     CopyRecord now{}, before{};
     std::memcpy(&now, data_.data(), sizeof(now));
     if (any_donor_) std::memcpy(&before, best_.data(), sizeof(before));
-    // Which of them is right is not known, or not yet.
-    if (any_donor_ && !is_bad(now) && !read_alike(now, before)) return end_mend(Status::kDoubtful);
+    // It is not known which donor is right.
+    if (any_donor_ && !is_bad(now) && !read_alike(now, before)) return leave_bad();
     if (!is_bad(now) && (!any_donor_ || order_of(before) < order_of(now))) {
         best_ = data_;
         any_donor_ = true;
@@ -331,17 +329,27 @@ Scrub::Step Scrub::write(CopyPort& port) {
     return end_mend(port.copy_write(bad.slot, {geometry_.volume, bad.block, 1}, source_, best_));
 }
 
-/// The attempt to put a block again has ended so.
+/// `status`: how the attempt to put the block again has ended.
 Scrub::Step Scrub::end_mend(Status status) {
     phase_ = Phase::kNextMend;  // the same block begins again: its window may be closed by then
     if (is_for_now(status)) return Step::kWaits;
     // Busy: a trim may be unresolved. Command Sequence Error: the window was closed.
     const bool passes = status == Status::kBusy || status == Status::kCommandSequenceError;
     if (passes && ++mend_tries_ < kLooks) return Step::kWaits;
-    ++(ok(status) ? counts_.mended : counts_.refused);
     doubtful_mends_ = status == Status::kDoubtful ? doubtful_mends_ + 1 : 0;
+    if (!ok(status)) return leave_bad();
+    ++counts_.mended;
     bad_.pop_front();
     mend_tries_ = 0;
+    return Step::kWorked;
+}
+
+/// The replica of this block stays as it is until the next pass.
+Scrub::Step Scrub::leave_bad() {
+    ++counts_.refused;
+    bad_.pop_front();
+    mend_tries_ = 0;
+    phase_ = Phase::kNextMend;
     return Step::kWorked;
 }
 

@@ -11,10 +11,11 @@
 //   stay so.
 //
 // When a difference is proven. A replica that is *in* holds, of all versions up to its floor, the newest (rule 8). COPY READ
-// tells the floor with the versions. So if replica X has a newer version than Y, at or below Y's floor, Y lacks what it must
-// have, whatever was written between the two reads. Where Y has nothing at all, the order of what removed the block is not
-// known; it may be a trim that left no tombstone, which is at most one above Y's floor (TombstonePruner::is_next()). So X
-// is read again, until X's floor is above the floor that Y had: then the trim, if there was one, would be on X as well. While a
+// tells the floor with the versions. So if replica X has a newer version than Y, at or below Y's floor, then Y lacks an
+// acknowledged version. That holds also if clients wrote between the two reads. If Y has no version of the block, the order
+// of its removal is not known: it may be a trim without a tombstone, which is at most one above Y's floor
+// (TombstonePruner::is_next()). So X is read again, until X's floor is above the floor that Y had: by then X would have
+// carried the trim out, too. While a
 // volume has no writer and its replicas were compared, every difference is proven. One with a writer that writes nothing
 // keeps its floor: there, a missing block is found after the writer's end.
 //
@@ -48,7 +49,6 @@ enum class ScrubMutation : std::uint8_t {
 
 /// Two replicas that both read a block well, and not alike.
 struct ScrubDifference {
-    nvme::VolumeId volume = 0;
     nvme::BlockAddress block = 0;
     std::uint32_t newer_slot = 0, older_slot = 0;
 };
@@ -68,8 +68,8 @@ struct ScrubCounts {
 class Scrub {
   public:
     static constexpr std::uint32_t kRangeBlocks = Rebuild::kRangeBlocks;
-    static constexpr std::uint32_t kLooks =
-        6;  ///< at a range, and attempts to put a block, before it is left for the next pass
+    /// How often a range is read, and a block put, before it is left for the next pass.
+    static constexpr std::uint32_t kLooks = 6;
     /// Mends that may be refused as doubtful in a row: a drive that lost records doubts every block of a volume.
     static constexpr std::uint32_t kDoubtfulMax = 16;
     static constexpr std::size_t kDifferencesMax = 100;  ///< that are kept by name
@@ -79,7 +79,7 @@ class Scrub {
           ScrubMutation mutation = ScrubMutation::kNone);
 
     enum class Step : std::uint8_t {
-        kWorked,  ///< a command was answered as hoped
+        kWorked,  ///< a command was carried out
         kWaits,  ///< a drive does not answer or refuses for now, or versions are not resolved: call again later
         kDone    ///< the whole volume was looked at
     };
@@ -89,7 +89,7 @@ class Scrub {
     [[nodiscard]] nvme::VolumeId volume() const { return geometry_.volume; }
     [[nodiscard]] nvme::MapVersion version() const { return map_.version; }
     [[nodiscard]] std::uint64_t revision() const { return revision_; }  ///< of the volume's record
-    /// Everything before this block was looked at: where another Scrub goes on.
+    /// Everything before this block was looked at. Another Scrub of the volume begins here.
     [[nodiscard]] std::uint64_t position() const;
     [[nodiscard]] const ScrubCounts& counts() const { return counts_; }
     /// Of what lies before position(), but for what was mended and sent behind it.
@@ -137,6 +137,7 @@ class Scrub {
     Step read_donor(CopyPort& port);
     Step write(CopyPort& port);
     Step end_mend(nvme::Status status);
+    Step leave_bad();
     [[nodiscard]] bool is_in(std::uint32_t slot) const;
     [[nodiscard]] std::vector<std::uint32_t> slots_of(nvme::BlockAddress block) const;
 

@@ -1,7 +1,10 @@
 #include "daemon/http/dashboard.hpp"
 
+#include "daemon/http/error_response.hpp"
+
 #include <array>
 #include <string>
+#include <utility>
 
 namespace gnstor::daemon {
 
@@ -62,10 +65,8 @@ std::optional<Response> dashboard_response(const Request& request) {
             response->headers.emplace_back("Location", redirect.location);
         }
     if (!response || request.method == "GET" || request.method == "HEAD") return response;
-    Response refused =
-        with_headers(405, "application/json",
-                     R"({"error":{"code":"method_not_allowed","message":"this resource allows only GET"}})"
-                     "\n");
+    Response refused = error_response(405, "method_not_allowed", "this resource allows only GET");
+    refused.headers = std::move(response->headers);
     refused.allow = "GET";
     return refused;
 }

@@ -1,6 +1,7 @@
 #include "daemon/http/routes.hpp"
 
 #include "daemon/http/api_json.hpp"
+#include "daemon/http/error_response.hpp"
 #include "daemon/http/json_schema.hpp"
 
 #include <fmt/core.h>
@@ -60,15 +61,8 @@ std::vector<std::string> split(std::string_view text, char by) {
     return parts;
 }
 
-Response failed(int status, std::string_view code, std::string_view message) {
-    Response response;
-    response.status = status;
-    response.body = dump({{"error", {{"code", std::string(code)}, {"message", std::string(message)}}}});
-    return response;
-}
-
 Response failed(const Error& e) {
-    return failed(http_status(e.code), errc_name(e.code), e.message);
+    return error_response(http_status(e.code), errc_name(e.code), e.message);
 }
 
 }  // namespace
@@ -146,12 +140,12 @@ Result<void> Routes::read_parameters(const Operation& operation, std::string_vie
 Response Routes::run(const Operation& operation, Call call, const Request& request) const {
     const bool wants_body = operation.spec->contains("requestBody");
     if (!wants_body && !request.body.empty())
-        return failed(400, "invalid_argument",
-                      fmt::format("{} {} takes no body", operation.method, operation.path));
+        return error_response(400, "invalid_argument",
+                              fmt::format("{} {} takes no body", operation.method, operation.path));
     if (wants_body) {
         const std::string type = request.content_type.substr(0, request.content_type.find(';'));
         if (type != "application/json")
-            return failed(
+            return error_response(
                 415, "unsupported_media_type",
                 fmt::format("the body must be application/json, not '{}'; send the header Content-Type",
                             type.substr(0, 64)));
@@ -164,7 +158,7 @@ Response Routes::run(const Operation& operation, Call call, const Request& reque
         call.body = std::move(body).value();
     }
     if (const auto refused = refuse_client(*operation.spec, call))
-        return failed(403, errc_name(Errc::kPermission), *refused);
+        return error_response(403, errc_name(Errc::kPermission), *refused);
     Result<json> answer = operation.handler(call);
     if (!answer.ok()) return failed(answer.error());
     const bool plain = answer->is_string();
@@ -174,10 +168,10 @@ Response Routes::run(const Operation& operation, Call call, const Request& reque
 
 Response Routes::route(const Request& request, nvme::ClientId caller, std::string& counted_as) const {
     if (request.target.size() > kMaxTargetBytes)
-        return failed(414, "invalid_argument",
-                      fmt::format("the target has more than {} bytes", kMaxTargetBytes));
+        return error_response(414, "invalid_argument",
+                              fmt::format("the target has more than {} bytes", kMaxTargetBytes));
     if (request.body.size() > kMaxBodyBytes)
-        return failed(
+        return error_response(
             413, "too_large",
             fmt::format("the body has {} bytes; at most {} are allowed", request.body.size(), kMaxBodyBytes));
     const std::string_view target = request.target;
@@ -186,7 +180,7 @@ Response Routes::route(const Request& request, nvme::ClientId caller, std::strin
     const std::string_view query =
         mark == std::string_view::npos ? std::string_view() : target.substr(mark + 1);
     if (path.empty() || path[0] != '/')
-        return failed(400, "invalid_argument", "the target is not a path that begins with '/'");
+        return error_response(400, "invalid_argument", "the target is not a path that begins with '/'");
     const std::vector<std::string> segments = split(path.substr(1), '/');
     const std::string& method = request.method == "HEAD" ? "GET" : request.method;
     std::string allow;
@@ -197,7 +191,8 @@ Response Routes::route(const Request& request, nvme::ClientId caller, std::strin
         bool fits = true;
         for (std::size_t i = 0; fits && i < segments.size(); ++i) {
             const auto decoded = decode(segments[i]);
-            if (!decoded) return failed(400, "invalid_argument", "the path holds a broken percent escape");
+            if (!decoded)
+                return error_response(400, "invalid_argument", "the path holds a broken percent escape");
             const std::string& want = operation.segments[i];
             if (want[0] == '{')
                 call.parameters[want.substr(1, want.size() - 2)] = *decoded;
@@ -216,11 +211,12 @@ Response Routes::route(const Request& request, nvme::ClientId caller, std::strin
     }
     if (!allow.empty()) {
         Response response =
-            failed(405, "method_not_allowed", fmt::format("this resource allows only {}", allow));
+            error_response(405, "method_not_allowed", fmt::format("this resource allows only {}", allow));
         response.allow = allow;
         return response;
     }
-    return failed(404, "not_found", "there is no such resource; GET /openapi.json describes all resources");
+    return error_response(404, "not_found",
+                          "there is no such resource; GET /openapi.json describes all resources");
 }
 
 Response Routes::handle(const Request& request, std::string_view token) {
@@ -242,7 +238,7 @@ Response Routes::handle(const Request& request, std::string_view token) {
         if (caller.client != 0) refused = judge_access(headers, token, generation_of_).refused;
     }
     if (refused) {
-        response = failed(refused->status, errc_name(Errc::kPermission), refused->message);
+        response = error_response(refused->status, errc_name(Errc::kPermission), refused->message);
         if (refused->status == 401) response.challenge = "Bearer realm=\"" + program_ + "\"";
     }
     const bool known = request.method == "GET" || request.method == "POST" || request.method == "DELETE" ||
@@ -255,7 +251,7 @@ Response Routes::handle(const Request& request, std::string_view token) {
 Response Routes::refuse(int status, std::string_view code, std::string_view message) {
     const std::scoped_lock lock(mutex_);
     ++counts_[{"other", "other", status}];
-    return failed(status, code, message);
+    return error_response(status, code, message);
 }
 
 std::vector<std::string> Routes::operations() const {

@@ -1,24 +1,12 @@
 #include "daemon/standby/role_service.hpp"
 
-#include <nlohmann/json.hpp>
+#include "daemon/http/error_response.hpp"
 
 #include <mutex>
 
 namespace gnstor::daemon {
-namespace {
-
-Response with_error(int status, std::string_view code, std::string_view message) {
-    Response response;
-    response.status = status;
-    const nlohmann::json body{{"error", {{"code", std::string(code)}, {"message", std::string(message)}}}};
-    response.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    return response;
-}
-
-}  // namespace
-
 Response RoleService::standby() const {
-    return with_error(503, kStandbyCode, "this gnstord is a standby: " + who_leads_());
+    return error_response(503, kStandbyCode, "this gnstord is a standby: " + who_leads_());
 }
 
 Response RoleService::handle(const Request& request, std::string_view token) {
@@ -28,7 +16,7 @@ Response RoleService::handle(const Request& request, std::string_view token) {
 
 Response RoleService::refuse(int status, std::string_view code, std::string_view message) {
     const std::shared_lock lock(mutex_);
-    return api_ != nullptr ? api_->refuse(status, code, message) : with_error(status, code, message);
+    return api_ != nullptr ? api_->refuse(status, code, message) : error_response(status, code, message);
 }
 
 void RoleService::lead(HttpService& api) {

@@ -34,7 +34,7 @@ Status Changes::check_order(const ShardCommand& c) {
     entry.floor = std::max(entry.floor, c.floor);
     if (c.sequence <= entry.floor) return Status::kCommandSequenceError;
     if (c.op == ShardOp::kWrite || state_.options.mutation != Mutation::kTrimNotNoted)
-        state_.floors.note_change(c.volume, c.epoch, c.first, c.blocks, c.sequence);
+        state_.floors.note_change(entry, c.first, c.blocks, c.sequence);
     entry.highest = std::max(entry.highest, c.sequence);
     return Status::kSuccess;
 }

@@ -45,18 +45,24 @@ class VolumeFloors {
         }
         return entry;
     }
-    /// Blocks are about to be changed by an order of `epoch`: before seen() of the same order.
-    void note_change(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress first, std::uint32_t blocks,
+    /// Blocks are about to be changed by an order of the epoch of `entry`, which at() returned: before seen() of the same
+    /// order.
+    void note_change(const VolumeFloor& entry, nvme::BlockAddress first, std::uint32_t blocks,
                      std::uint64_t sequence) {
-        const VolumeFloor& entry = at(volume, epoch);
-        if (entry.epoch != epoch) return;
-        const std::uint16_t i = index_[volume];
-        if (changed_[i] == nullptr) begin_notes(i);
+        const auto i = static_cast<std::size_t>(&entry - entries_.data());
+        if (changed_[i] == nullptr) [[unlikely]]
+            begin_notes(i);
         if (changed_[i] == nullptr) return;
         const std::uint64_t end = std::uint64_t{first} + std::max(blocks, 1u);
         for (std::uint64_t block = first - first % nvme::kExtentBlocks; block < end;
              block += nvme::kExtentBlocks)
             changed_[i]->note(static_cast<nvme::BlockAddress>(block), sequence, entry.floor);
+    }
+    /// The same for an order of any epoch: one of an older epoch is no change of the present one.
+    void note_change(nvme::VolumeId volume, nvme::Epoch epoch, nvme::BlockAddress first, std::uint32_t blocks,
+                     std::uint64_t sequence) {
+        const VolumeFloor& entry = at(volume, epoch);
+        if (entry.epoch == epoch) note_change(entry, first, blocks, sequence);
     }
     /// What was noted of the volume in this epoch, less what `floor` resolves. Null: every extent counts as changed.
     [[nodiscard]] const ChangedExtents* changed(nvme::VolumeId volume, nvme::Epoch epoch,
